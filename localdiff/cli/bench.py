@@ -5,7 +5,6 @@ Knows option names and help texts; computes nothing. `localdiff.cli` adds the co
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +19,6 @@ from localdiff.commands.bench_step import StepRequest, bench_step
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.tune import CONTEXT, MINUTES, TUNED_LAYERS, TuneRequest, tune_tiles
 from localdiff.options import ANSWER_SIZE, CONTEXT_SIZE, GenerateOptions
-from localdiff.ui.question import asker
 from quant import DEFAULT_RECIPE
 
 bench = typer.Typer(name="bench", cls=Group, help="Measure speed and quality on this machine.")
@@ -119,7 +117,7 @@ def step_command(
         layers=layers,
         json=json,
     )
-    return bench_step(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))
+    return bench_step(request, streams)
 
 
 @bench.command("quality", cls=configured("device", "dtype", "activations", "max_memory"))
@@ -205,7 +203,7 @@ def quality_command(
         ),
         json=json,
     )
-    return bench_quality(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))
+    return bench_quality(request, streams)
 
 
 def tune_command(

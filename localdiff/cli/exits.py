@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from types import FrameType
 from typing import TextIO, cast
 
@@ -24,6 +25,7 @@ from localdiff.config import is_set, read_settings, strange_variables
 from localdiff.errors import INTERRUPTED, ResourceError, TraceError, UsageError, WeightsError, print_traceback
 from localdiff.failures import keep_what_failed
 from localdiff.ui.output import Color, Output, decide
+from localdiff.ui.question import asker
 
 DONE, BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 0, 1, 129, 141, 143
 _REPEATED = 2.0  # seconds in which a second request to end, of either kind, counts as the first one repeated
@@ -146,6 +148,7 @@ def decide_streams(
         UsageError: the working directory was deleted.
     """
     output = decide(color or _set_color(), quiet=quiet, verbose=verbose, stats=stats)
+    output = replace(output, ask=asker(output.stderr, sys.stdin, default=True))
     if isinstance(context.obj, Invocation):
         context.obj.output, context.obj.command = output, context.command_path
     if isinstance(context.command, Configured):

@@ -18,7 +18,6 @@ from localdiff.cli.configured import GENERATING, configured, live_setting
 from localdiff.cli.exits import decide_streams
 from localdiff.errors import UsageError
 from localdiff.options import GenerateOptions
-from localdiff.ui.question import asker
 
 
 def add_to(app: typer.Typer) -> None:
@@ -145,7 +144,7 @@ def run_command(
     )
     stdin = None if sys.stdin is None else sys.stdin.buffer
     try:
-        return run(request, streams, stdin=stdin, ask=asker(streams.stderr, sys.stdin, default=True))
+        return run(request, streams, stdin=stdin)
     except NoPromptError as error:
         streams.stderr.write(context.get_usage() + "\n")
         error.hint = f"{error.hint}; `localdiff chat` is for a conversation"

@@ -18,7 +18,6 @@ from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Command, Group
 from localdiff.options import ANSWER_SIZE, CONTEXT_SIZE, GenerateOptions
 from localdiff.ui.output import Color
-from localdiff.ui.question import asker
 from localdiff.view.palette import PaletteName
 from quant.released import MODEL
 
@@ -173,7 +172,7 @@ def check_command(
     request = CheckRequest(
         file=file, rerun=rerun, model=model, adapter=adapter, device=device, offline=offline, yes=yes
     )
-    return trace_check(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))
+    return trace_check(request, streams)
 
 
 @trace.command("pair", cls=Command)
@@ -261,9 +260,4 @@ def pair_command(
         to=to,
         output=output,
     )
-    return trace_pair(
-        request,
-        streams,
-        stdin=None if sys.stdin is None else sys.stdin.buffer,
-        ask=asker(streams.stderr, sys.stdin, default=True),
-    )
+    return trace_pair(request, streams, stdin=None if sys.stdin is None else sys.stdin.buffer)

@@ -119,7 +119,7 @@ def quantize_command(
         offline=offline,
         revision=revision,
     )
-    return quantize(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))
+    return quantize(request, streams)
 
 
 def models_command(

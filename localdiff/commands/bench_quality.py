@@ -19,7 +19,6 @@ from localdiff.options import MAX_SEED, GenerateOptions
 from localdiff.quoting import printable
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
-from localdiff.ui.question import AskUser
 from localdiff.ui.status import StatusLine, status_line
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class QualityRequest:
     json: bool = False
 
 
-def bench_quality(request: QualityRequest, output: Output, *, ask: AskUser | None = None) -> int:
+def bench_quality(request: QualityRequest, output: Output) -> int:
     """Compare models with a first one, and print the results."""
     output.stdout.require()
     for name in ("count", "seeds"):
@@ -71,11 +70,11 @@ def bench_quality(request: QualityRequest, output: Output, *, ask: AskUser | Non
         # A mistyped last name must not cost the answers of the first model.
         replace(request.choice, model=model).check_names()
     with status_line(output) as status:
-        _measure(request, output, status, ask)
+        _measure(request, output, status)
     return 0
 
 
-def _measure(request: QualityRequest, output: Output, status: StatusLine, ask: AskUser | None) -> None:
+def _measure(request: QualityRequest, output: Output, status: StatusLine) -> None:
     status.show(IMPORTING)
     with interruptible():
         from localdiff.bench.quality.comparison import compare
@@ -90,7 +89,7 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine, ask: A
 
     def load(model: str) -> Engine:
         choice = replace(request.choice, model=model)
-        loading = Loading(status, model, output, ask=ask, yes=choice.yes)
+        loading = Loading(status, model, output, yes=choice.yes)
         return choice.load(context_size=request.options.context_size, loading=loading)
 
     first, *others = (partial(load, model) for model in request.models)

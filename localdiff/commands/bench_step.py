@@ -18,7 +18,6 @@ from localdiff.garbage import importing
 from localdiff.quoting import shell_word
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
-from localdiff.ui.question import AskUser
 from localdiff.ui.status import status_line
 from quant import DEFAULT_RECIPE, recipe_named
 from quant.released import LAYERS, MAX_POSITIONS, MIN_LAYERS
@@ -115,13 +114,13 @@ def measure(
     return run(context=request.context, steps=request.steps, make=make, progress=progress)
 
 
-def bench_step(request: StepRequest, output: Output, *, ask: AskUser | None = None) -> int:
+def bench_step(request: StepRequest, output: Output) -> int:
     """Measure a step and print the figures: a table, and one line of JSON last."""
     output.stdout.require()
     with status_line(output) as status:
         confirm: ConfirmDownload = confirm_silently
         if request.choice.model is not None:
-            confirm = Loading(status, request.choice.model, output, ask=ask, yes=request.choice.yes).confirm
+            confirm = Loading(status, request.choice.model, output, yes=request.choice.yes).confirm
         report = measure(request, status.show, confirm)
     from localdiff.bench.step.report_text import json_line, table
 

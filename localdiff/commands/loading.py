@@ -13,7 +13,7 @@ from localdiff.load_progress import LoadStage
 from localdiff.quoting import printable, shell_word
 from localdiff.sizes import counted, shown_part, shown_size
 from localdiff.ui.output import Output
-from localdiff.ui.question import AskUser, confirmed
+from localdiff.ui.question import confirmed
 from localdiff.ui.rate import Rate, shown_amount
 from localdiff.ui.status import StatusLine
 from quant.released import MODEL
@@ -40,10 +40,8 @@ class Loading:
         yes: whether a download starts without asking.
     """
 
-    def __init__(
-        self, status: StatusLine, model: str | None, output: Output, *, ask: AskUser | None = None, yes: bool = False
-    ) -> None:
-        self._status, self._output, self._ask, self._yes = status, output, ask, yes
+    def __init__(self, status: StatusLine, model: str | None, output: Output, *, yes: bool = False) -> None:
+        self._status, self._output, self._yes = status, output, yes
         self._name = printable(model or "the model")
         self._text = f"loading {self._name}"
         self._total, self._rate = 0, Rate()
@@ -71,7 +69,7 @@ class Loading:
         """
         if plan.nbytes > LARGE:
             is_asked = not self._yes and not plan.continues
-            if not self._output.quiet or (is_asked and self._ask is not None):
+            if not self._output.quiet or (is_asked and self._output.ask is not None):
                 for line in plan_lines(plan):
                     self._status.above(printable(line))
             if is_asked:
@@ -86,7 +84,7 @@ class Loading:
 
     def _require_yes(self) -> None:
         self._status.clear()
-        if not confirmed(self._ask, "Download?", otherwise="`--yes` downloads without asking"):
+        if not confirmed(self._output.ask, "Download?", otherwise="`--yes` downloads without asking"):
             if not self._output.quiet:
                 self._output.stderr.say("Nothing was downloaded.")
             raise KeyboardInterrupt  # which ends the command just as a Ctrl-C here does

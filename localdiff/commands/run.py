@@ -31,7 +31,6 @@ from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.sizes import rounded
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
-from localdiff.ui.question import AskUser
 from localdiff.ui.reply import Reply
 from localdiff.ui.run_printer import RunPrinter
 from localdiff.ui.status import StatusLine, status_line
@@ -74,14 +73,7 @@ def load_engine(request: RunRequest, loading: Loading) -> Engine:
     return request.choice.load(context_size=request.options.context_size, loading=loading)
 
 
-def run(
-    request: RunRequest,
-    output: Output,
-    *,
-    stdin: BinaryIO | None,
-    ask: AskUser | None = None,
-    load: Load = load_engine,
-) -> int:
+def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_engine) -> int:
     """Answer one prompt.
 
     Returns:
@@ -106,7 +98,7 @@ def run(
         trace = stack.enter_context(trace_file(request.record, output, others=others))
         status = stack.enter_context(status_line(output, shown=mode != "off"))
         screen = _Screen(output=output, status=status, mode=mode)
-        engine = _load(request, screen, ask, load)
+        engine = _load(request, screen, load)
         if trace is not None:
             recorders.append(trace.observer(engine, prompt, request.options, hashing_shown_by(status)))
         reply, undelivered = Reply(), True
@@ -155,10 +147,10 @@ class _Screen:
     mode: LiveMode
 
 
-def _load(request: RunRequest, screen: _Screen, ask: AskUser | None, load: Load) -> Engine:
+def _load(request: RunRequest, screen: _Screen, load: Load) -> Engine:
     start = time.perf_counter()
     choice = request.choice
-    engine = load(request, Loading(screen.status, choice.model, screen.output, ask=ask, yes=choice.yes))
+    engine = load(request, Loading(screen.status, choice.model, screen.output, yes=choice.yes))
     if screen.output.logs:
         seconds = rounded(time.perf_counter() - start)
         screen.status.above(

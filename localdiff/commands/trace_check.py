@@ -24,7 +24,6 @@ from localdiff.trace.repeat import before_stop, first_difference
 from localdiff.trace.trace import Trace
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
-from localdiff.ui.question import AskUser
 from localdiff.ui.status import StatusLine, status_line
 
 Run: TypeAlias = Callable[[threading.Event], Iterator[Event]]
@@ -74,7 +73,7 @@ def load_run(request: CheckRequest, header: Header, loading: Loading) -> Rerunna
 Load: TypeAlias = Callable[[CheckRequest, Header, Loading], Rerunnable]
 
 
-def trace_check(request: CheckRequest, output: Output, *, ask: AskUser | None = None, load: Load = load_run) -> int:
+def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run) -> int:
     """Check a trace, and print what was found.
 
     Returns:
@@ -102,7 +101,7 @@ def trace_check(request: CheckRequest, output: Output, *, ask: AskUser | None = 
     if request.adapter is not None and trace.header.model.adapter is None:
         raise UsageError(f"`{name}` was recorded without an adapter", "leave out `--adapter`: with one it would differ")
     with status_line(output) as status:
-        loading = Loading(status, request.model or trace.header.model.name, output, ask=ask, yes=request.yes)
+        loading = Loading(status, request.model or trace.header.model.name, output, yes=request.yes)
         return _rerun(request, trace, output, status, load(request, trace.header, loading))
 
 

@@ -33,7 +33,6 @@ from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
 from localdiff.ui.interrupt import cancel_on_interrupt, interruptible
 from localdiff.ui.output import Output
-from localdiff.ui.question import AskUser
 from localdiff.ui.status import StatusLine, status_line
 from quant import QuantError, recipe_named
 from quant.released import MODEL
@@ -102,7 +101,6 @@ class _Pair:
     output: Output
     status: StatusLine
     cancel: threading.Event
-    ask: AskUser | None
     load: Load
 
     def record(self, side: Side, file: Path) -> Trace:
@@ -113,7 +111,7 @@ class _Pair:
         trace_output = self.output if self.request.keep is not None else replace(self.output, quiet=True)
         with trace_file(RecordOptions(file=file), trace_output, folder="--keep") as trace:
             assert trace is not None
-            loading = Loading(self.status, name, self.output, ask=self.ask, yes=choice.yes)
+            loading = Loading(self.status, name, self.output, yes=choice.yes)
             engine, run = self.load(self.request, side, loading)
             observer = trace.observer(engine, self.prompt, options, hashing_shown_by(self.status), noise="paired")
             for event in run(self.prompt, options, self.cancel):
@@ -124,14 +122,7 @@ class _Pair:
         return read_trace(file)
 
 
-def trace_pair(
-    request: PairRequest,
-    output: Output,
-    *,
-    stdin: BinaryIO | None,
-    ask: AskUser | None = None,
-    load: Load = load_paired,
-) -> int:
+def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_paired) -> int:
     """Answer one prompt twice and compare.
 
     Returns:
@@ -156,7 +147,7 @@ def trace_pair(
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
         status = stack.enter_context(status_line(output))
         stack.enter_context(cancel_on_interrupt(cancel))
-        pair = _Pair(request=request, prompt=prompt, output=output, status=status, cancel=cancel, ask=ask, load=load)
+        pair = _Pair(request=request, prompt=prompt, output=output, status=status, cancel=cancel, load=load)
         for side in sides:
             traces.append(pair.record(side, folder / f"{side.label}.jsonl"))
             if cancel.is_set():

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
@@ -25,6 +25,8 @@ from localdiff.ui.terminal import is_in_background, moves_cursor, terminal_size
 from localdiff.view.columns import folded
 
 Color: TypeAlias = Literal["auto", "always", "never"]
+AskUser: TypeAlias = Callable[[str], bool]
+"""Asks the user a question, and returns whether they said yes. Where nobody can answer, None takes its place."""
 
 STDOUT_NAME = "stdout"
 """What errors call stdout."""
@@ -180,6 +182,7 @@ class Output:
         verbose: report progress on stderr, even where it is not a terminal.
         stats: print the footer even where stderr is not a terminal.
         yields: the terminal of stderr is left to whoever reads stdout, a pager for example.
+        ask: asks the user whether to go on; an empty answer means yes.
     """
 
     stdout: Stream
@@ -188,6 +191,7 @@ class Output:
     verbose: bool = False
     stats: bool = False
     yields: bool = False
+    ask: AskUser | None = None
 
     @property
     def logs(self) -> bool:

@@ -14,18 +14,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TextIO, TypeAlias
+from typing import TextIO
 
 from localdiff.errors import UsageError
 from localdiff.ui.console import is_terminal
 from localdiff.ui.keyboard_modes import forget_typed
-from localdiff.ui.output import Stream
+from localdiff.ui.output import AskUser, Stream
 from localdiff.ui.terminal import is_in_background, is_notebook_cell
 
 YES, NO = {"y", "yes"}, {"n", "no"}
-
-AskUser: TypeAlias = Callable[[str], bool]
-"""Asks the user a question, and returns whether they said yes. Where nobody can answer, None takes its place."""
 
 
 def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser | None:

@@ -154,10 +154,10 @@ def _greet(state: ChatState, identity: ModelIdentity, opened: Opened) -> None:
 
 
 def _load(request: ChatRequest, streams: Streams, load: Load) -> RecordableChatModel:
-    choice, output = request.choice, streams.output
-    ask = partial(streams.ask, default=True) if streams.typist else None
+    choice, ask = request.choice, partial(streams.ask, default=True) if streams.typist else None
+    output = replace(streams.output, ask=ask)
     with status_line(output) as status:
-        return load(request, Loading(status, choice.model, output, ask=ask, yes=choice.yes))
+        return load(request, Loading(status, choice.model, output, yes=choice.yes))
 
 
 def _views(request: ChatRequest, output: Output, model: RecordableChatModel) -> OpenView:

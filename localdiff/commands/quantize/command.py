@@ -20,7 +20,6 @@ from localdiff.quantizing.request import QuantizeRequest
 from localdiff.quoting import shell_word
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
-from localdiff.ui.question import AskUser
 from localdiff.ui.status import status_line
 from quant import MANIFEST_FILE, recipe_named
 from quant.names import DISCARDED, discarded_directory, output_directory
@@ -28,7 +27,7 @@ from quant.names import DISCARDED, discarded_directory, output_directory
 __all__ = ["QuantizeRequest", "quantize"]
 
 
-def quantize(request: QuantizeRequest, output: Output, *, ask: AskUser | None) -> int:
+def quantize(request: QuantizeRequest, output: Output) -> int:
     """Plan, ask, fetch, quantize, verify.
 
     Returns:
@@ -53,7 +52,7 @@ def quantize(request: QuantizeRequest, output: Output, *, ask: AskUser | None) -
         return verify_alone(_existing(request), output)
     _refuse_long_name(request.target)
     _refuse_name_of_unfinished(request.target)
-    return Quantization(request, recipe, output, ask).run()
+    return Quantization(request, recipe, output).run()
 
 
 def _refuse_contradictions(request: QuantizeRequest) -> None:

@@ -47,7 +47,7 @@ from localdiff.stored_model import is_demo
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
 from localdiff.ui.progress import progress_display
-from localdiff.ui.question import AskUser, confirmed
+from localdiff.ui.question import confirmed
 from localdiff.ui.rate import shown_time
 from localdiff.ui.status import status_line
 from localdiff.verification_record import State, state_of
@@ -66,8 +66,8 @@ CONTINUE = "Run the same command to continue."
 class Quantization:
     """One run of `localdiff quantize`."""
 
-    def __init__(self, request: QuantizeRequest, recipe: Recipe, output: Output, ask: AskUser | None) -> None:
-        self._request, self._recipe, self._output, self._ask = request, recipe, output, ask
+    def __init__(self, request: QuantizeRequest, recipe: Recipe, output: Output) -> None:
+        self._request, self._recipe, self._output = request, recipe, output
         self._target = request.target
 
     def run(self) -> int:
@@ -194,7 +194,7 @@ class Quantization:
         return 0
 
     def _show(self, summary: PlanSummary) -> None:
-        is_asked = self._ask is not None and not self._request.yes
+        is_asked = self._output.ask is not None and not self._request.yes
         if self._output.quiet and not self._request.dry_run and not is_asked:
             return
         stream = self._output.stdout if self._request.dry_run else self._output.stderr
@@ -223,17 +223,17 @@ class Quantization:
             ResourceError: it does not fit on the disks.
             UsageError: nobody can agree.
         """
-        lack = _lack_of_space(planned)
+        lack, ask = _lack_of_space(planned), self._output.ask
         if lack is None:
             otherwise = "`--yes` starts without asking; `--dry-run` only shows the plan"
-            return planned if self._request.yes or confirmed(self._ask, "Continue?", otherwise=otherwise) else None
+            return planned if self._request.yes or confirmed(ask, "Continue?", otherwise=otherwise) else None
         streamed = _streamed(planned)
-        if streamed is None or shortage(streamed.mounts) or self._ask is None or self._request.yes:
+        if streamed is None or shortage(streamed.mounts) or ask is None or self._request.yes:
             raise lack
         offer = (
             f"This does not fit: {lack.message}.\n`--stream` deletes what it has read and needs {_needed(streamed)}."
         )
-        return streamed if self._ask(f"{offer} Stream?") else None
+        return streamed if ask(f"{offer} Stream?") else None
 
     def _carry_out(self, planned: PlannedJob) -> JobFinished | None:
         """Run the job; None if it was stopped."""

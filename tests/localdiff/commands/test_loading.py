@@ -40,7 +40,7 @@ class Asked:
     def __init__(self, answer: bool, columns: int = 200, *, quiet: bool = False) -> None:
         self.terminal = FakeTerminal(columns=columns)
         self.stream = Stream(file=self.terminal, terminal=True, moving=True, width=columns)
-        self.output = Output(stdout=self.stream, stderr=self.stream, quiet=quiet)
+        self.output = Output(stdout=self.stream, stderr=self.stream, quiet=quiet, ask=self.ask)
         self.status = StatusLine(self.stream, shown=not quiet)
         self.answer = answer
         self.seen: list[Sequence[str]] = []
@@ -51,7 +51,7 @@ class Asked:
         return self.answer
 
     def loading(self, *, yes: bool = False) -> Loading:
-        return Loading(self.status, PLAN.model, self.output, ask=self.ask, yes=yes)
+        return Loading(self.status, PLAN.model, self.output, yes=yes)
 
 
 def test_a_large_download_is_asked_about_with_its_figures() -> None:
@@ -98,7 +98,7 @@ def test_quiet_shows_the_plan_only_to_ask() -> None:
 
 def test_without_a_keyboard_the_plan_and_an_error() -> None:
     user = Asked(True)
-    loading = Loading(user.status, PLAN.model, user.output)
+    loading = Loading(user.status, PLAN.model, replace(user.output, ask=None))
     with pytest.raises(UsageError, match="cannot ask for confirmation"):
         loading.confirm(PLAN)
     assert user.terminal.lines()[:2] == [LINE, LESS]

@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -373,10 +374,10 @@ def test_streaming_is_offered_where_the_plan_does_not_fit(
         return lambda question: asked.append(question) or answer
 
     request = QuantizeRequest(model="owner/small")
-    assert quantize(request, streams(), ask=ask(False)) == 130  # type: ignore[arg-type]
+    assert quantize(request, replace(streams(), ask=ask(False))) == 130  # type: ignore[arg-type]
     assert not output.parent.exists()
-    said = streams()
-    assert quantize(request, said, ask=ask(True)) == 0  # type: ignore[arg-type]
+    said = replace(streams(), ask=ask(True))  # type: ignore[arg-type]
+    assert quantize(request, said) == 0
     assert len(asked) == 2
     assert asked[0].startswith("This does not fit: not enough disk space in ")
     assert asked[0].endswith("Stream?")
