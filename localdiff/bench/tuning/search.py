@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 from localdiff.bench.tuning.candidates import divisions_of, tile_name, tiles_for
 from localdiff.bench.tuning.note import Note, Verdict
@@ -38,25 +38,19 @@ ORDER: tuple[Kind, ...] = ("experts", "linear", "head", "gated", "soft", "attent
 _log = logging.getLogger(__name__)
 
 
-class Clock(Protocol):
-    """Times a step that is captured anew."""
-
-    def seconds(self, step: Step) -> float:
-        """Seconds of one step; if a kernel does not run, raises its error."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
     """What the search works on.
 
     Attributes:
+        seconds: times a step that is captured anew; if a kernel does not run, raises its error.
         mma_kind: the GPU's matrix instruction.
         use: has the kernels take these tiles, and the usual ones for all other products.
         check: compares the kernels with the plain path; raises `ParityError`.
         require: raises if the GPU has become unusable.
     """
 
-    clock: Clock
+    seconds: Callable[[Step], float]
     mma_kind: MmaKind
     use: Callable[[Mapping[Product, AnyTile]], None]
     check: Callable[[], None]
@@ -130,7 +124,7 @@ def search(
         machine.use(taken)
         progress(f"timing a {name} with the usual tiles")
         with asked_for() as asked:
-            machine.clock.seconds(step)
+            machine.seconds(step)
         products = sorted((product for product in asked if product not in {*tried, *left}), key=_rank)
         for number, product in enumerate(products, 1):
             usual = cast(AnyTile, asked[product])
@@ -251,7 +245,7 @@ class _Trial:
 
     def _seconds(self, tile: AnyTile) -> float:
         self._use(tile)
-        return self.machine.clock.seconds(self.step)
+        return self.machine.seconds(self.step)
 
     def _use(self, tile: AnyTile) -> None:
         self.machine.use({**self.taken, self.product: tile})
@@ -277,7 +271,7 @@ def _both(
         for tiles, seconds in (({}, usual), (taken, tuned)):
             machine.use(tiles)
             for step in STEP_NAMES:
-                seconds[step] = min(machine.clock.seconds(step), seconds.get(step, float("inf")))
+                seconds[step] = min(machine.seconds(step), seconds.get(step, float("inf")))
     return usual, tuned
 
 

@@ -88,7 +88,7 @@ def _tuned(make: Make, context: int, ends_at: float, progress: Callable[[str], N
     if not subject.denoiser.path.captured or not subject.denoiser.path.fuses_commits:
         raise ResourceError("tiles are timed in captured steps", "unset `LOCALDIFF_CUDA_PLAIN`")
     machine = Machine(
-        clock=StepClock(subject, context=context),
+        seconds=StepClock(subject, context=context).seconds,
         mma_kind=mma_kind(device),
         use=lambda tiles: use_timed(device, tiles),
         check=lambda: compare_kernels(subject.denoiser, subject.expectations),

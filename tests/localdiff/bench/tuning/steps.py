@@ -69,5 +69,7 @@ class Steps:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     def search(self, note: Note | None = None, *, ends_at: float = float("inf")) -> Outcome:
-        machine = Machine(clock=self, mma_kind="mma.sync", use=self.use, check=self.check, require=self.require)
+        machine = Machine(
+            seconds=self.seconds, mma_kind="mma.sync", use=self.use, check=self.check, require=self.require
+        )
         return search(machine, note, ends_at=ends_at, progress=self.told.append)

@@ -146,7 +146,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], None]:
 
     def set_outcome(outcome: Outcome) -> None:
         monkeypatch.setattr(module, "search", lambda *_, **__: outcome)
-        monkeypatch.setattr(module, "StepClock", lambda *_, **__: None)
+        monkeypatch.setattr(module, "StepClock", mock.Mock())
         monkeypatch.setattr(module, "why_unsupported", lambda _: None)
 
     return set_outcome
@@ -198,7 +198,7 @@ def test_what_was_kept_meanwhile_stays(queue: Queue, monkeypatch: pytest.MonkeyP
         return outcome(tried=[NEW], tuned=0.9)
 
     monkeypatch.setattr(module, "search", search)
-    monkeypatch.setattr(module, "StepClock", lambda *_, **__: None)
+    monkeypatch.setattr(module, "StepClock", mock.Mock())
     monkeypatch.setattr(module, "why_unsupported", lambda _: None)
     tune(subject(), context=CONTEXT, seconds=60)
     assert read_timed_tiles(CARD) == {OLD: FAST, NEW: FAST}
