@@ -6,7 +6,7 @@ Knows option names and help texts; computes nothing. `localdiff.cli` adds the co
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -17,7 +17,7 @@ from localdiff.cli.help import Group
 from localdiff.commands.bench_quality import QualityRequest, bench_quality
 from localdiff.commands.bench_step import StepRequest, bench_step
 from localdiff.commands.model_choice import ModelChoice
-from localdiff.commands.tune import CONTEXT, MINUTES, TUNED_LAYERS, TuneRequest, tune_tiles
+from localdiff.commands.tune import TUNED_LAYERS, tune_tiles
 from localdiff.options import ANSWER_SIZE, CONTEXT_SIZE, GenerateOptions
 from quant import DEFAULT_RECIPE
 
@@ -25,6 +25,11 @@ bench = typer.Typer(name="bench", cls=Group, help="Measure speed and quality on 
 
 _QUESTIONS = "Questions"
 _MEASUREMENT = "Measurement"
+
+_CacheSize: TypeAlias = Annotated[
+    int,
+    typer.Option("--context", metavar="N", help="Tokens in the cache before the canvas.", rich_help_panel=_MEASUREMENT),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -72,15 +77,7 @@ def step_command(
         str, typer.Option(metavar="TYPE", help="Type to compute in: auto, bf16 or fp32.", rich_help_panel=options.MODEL)
     ] = "auto",
     activations: options.Activations = "auto",
-    context_size: Annotated[
-        int,
-        typer.Option(
-            "--context",
-            metavar="N",
-            help="Tokens in the cache before the canvas.",
-            rich_help_panel=_MEASUREMENT,
-        ),
-    ] = 1024,
+    context_size: _CacheSize = 1024,
     steps: Annotated[
         int,
         typer.Option(
@@ -221,12 +218,7 @@ def tune_command(
             rich_help_panel=options.MODEL,
         ),
     ] = TUNED_LAYERS,
-    context_size: Annotated[
-        int,
-        typer.Option(
-            "--context", metavar="N", help="Tokens in the cache before the canvas.", rich_help_panel=_MEASUREMENT
-        ),
-    ] = CONTEXT,
+    context_size: _CacheSize = 1024,
     minutes: Annotated[
         float,
         typer.Option(
@@ -234,7 +226,7 @@ def tune_command(
             help="Start nothing new after this many minutes; run the same command again to continue.",
             rich_help_panel=_MEASUREMENT,
         ),
-    ] = MINUTES,
+    ] = 20.0,
     forget: Annotated[
         bool,
         typer.Option(
@@ -251,14 +243,13 @@ def tune_command(
     that save time are compared with the plain path, and models loaded on this GPU take them from then on. After an
     interruption, the same command continues where it stopped.
     """
-    streams = decide_streams(context, quiet=quiet)
-    request = TuneRequest(
+    return tune_tiles(
+        decide_streams(context, quiet=quiet),
         device=device,
         recipe=recipe,
         activations=activations,
         context=context_size,
         layers=layers,
         minutes=minutes,
-        forget=forget,
+        forgets=forget,
     )
-    return tune_tiles(request, streams)

@@ -1,13 +1,12 @@
 """`localdiff tune`: find the tiles with which this GPU takes its steps fastest, and keep them.
 
-Knows the request and the streams; knows nothing about tensors.
+Knows the streams and which values are refused; knows nothing about tensors.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from localdiff.commands.bench_step import require_between
 from localdiff.commands.loading import IMPORTING
@@ -18,49 +17,43 @@ from localdiff.paths import shown
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine, status_line
-from quant import DEFAULT_RECIPE, recipe_named
+from quant import recipe_named
 from quant.released import LAYERS, MAX_POSITIONS, MIN_LAYERS
 
-CONTEXT, MINUTES = 1024, 20.0
 TUNED_LAYERS = 12
 """Enough layers that a step takes the GPU longer than the host."""
 PAUSE = 30.0
 """Seconds between lines of progress, where stderr is not a terminal."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TuneRequest:
-    """What the command line asks for.
+def tune_tiles(
+    output: Output,
+    *,
+    device: str,
+    recipe: str,
+    activations: str,
+    context: int,
+    layers: int,
+    minutes: float,
+    forgets: bool,
+) -> int:
+    """Search, and print what was found; returns 0.
 
-    Attributes:
+    Args:
         device: the GPU, in the words of `--device`.
         recipe: how the random weights are stored.
         activations: what the weights are multiplied by, in the words of `--activations`.
         context: tokens in the cache before the canvas.
         layers: of random weights.
         minutes: no tile is begun after these.
-        forget: delete what is kept or unfinished, and time nothing.
+        forgets: delete what is kept or unfinished, and time nothing.
     """
-
-    device: str = "auto"
-    recipe: str = DEFAULT_RECIPE
-    activations: str = "auto"
-    context: int = CONTEXT
-    layers: int = TUNED_LAYERS
-    minutes: float = MINUTES
-    forget: bool = False
-
-    def __post_init__(self) -> None:
-        recipe_named(self.recipe)
-        KEYS["activations"].checked(self.activations)
-        require_between("context", self.context, 1, MAX_POSITIONS)
-        require_between("layers", self.layers, MIN_LAYERS, LAYERS)
-        if not self.minutes > 0:
-            raise ArgumentError("{minutes} must be > 0", minutes=self.minutes)
-
-
-def tune_tiles(request: TuneRequest, output: Output) -> int:
-    """Search, and print what was found; returns 0."""
+    recipe_named(recipe)
+    KEYS["activations"].checked(activations)
+    require_between("context", context, 1, MAX_POSITIONS)
+    require_between("layers", layers, MIN_LAYERS, LAYERS)
+    if not minutes > 0:
+        raise ArgumentError("{minutes} must be > 0", minutes=minutes)
     output.stdout.require()
     with status_line(output) as status, interruptible(), importing():
         status.show(IMPORTING)
@@ -69,25 +62,20 @@ def tune_tiles(request: TuneRequest, output: Output) -> int:
         from localdiff.bench.tuning.tune import forget, require_gpu, tune
         from localdiff.load import resolve_device
 
-    if request.forget:
-        files = forget(request.device)
+    if forgets:
+        files = forget(device)
         what = f"Deleted {' and '.join(map(shown, files))}" if files else "No tiles were kept"
         output.stdout.write(f"{what}: the usual tiles are used.\n")
         return 0
-    require_gpu(resolve_device(request.device))
+    require_gpu(resolve_device(device))
     with status_line(output) as status:
         make = random_subject(
-            recipe=request.recipe,
-            layers=request.layers,
-            context=request.context,
-            device=request.device,
-            dtype="auto",
-            activations=request.activations,
+            recipe=recipe, layers=layers, context=context, device=device, dtype="auto", activations=activations
         )
-        tuning = tune(make, context=request.context, seconds=60 * request.minutes, progress=_progress(output, status))
-    rounded = "" if request.activations == "auto" else f" with {request.activations} activations"
-    model = f"random weights in {request.recipe}{rounded}, {request.layers} of {LAYERS} layers"
-    output.stdout.write(table(tuning, f"{model}, {request.context:,} tokens of context", output.stdout.room))
+        tuning = tune(make, context=context, seconds=60 * minutes, progress=_progress(output, status))
+    rounded = "" if activations == "auto" else f" with {activations} activations"
+    model = f"random weights in {recipe}{rounded}, {layers} of {LAYERS} layers"
+    output.stdout.write(table(tuning, f"{model}, {context:,} tokens of context", output.stdout.room))
     return 0
 
 
