@@ -10,44 +10,12 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from localdiff.bench.step.parts import IN_LAYERS, Part, Place
-from localdiff.model.config import LayerConfig
 
-Kind: TypeAlias = tuple[Part, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Layers:
-    """The layers of a model, as far as times depend on them.
-
-    Args:
-        attention: kind of attention of each layer.
-        experts: how the experts of each layer are stored.
-    """
-
-    attention: tuple[str, ...]
-    experts: tuple[str, ...]
-
-    @classmethod
-    def of(cls, layers: Sequence[LayerConfig], schemes: Mapping[str, str]) -> Layers:
-        """The layers of a configuration whose parameters are stored as in `schemes`."""
-        expert_schemes = tuple(
-            f"{schemes[f'layers.{index}.experts.gate_up_proj']}, {schemes[f'layers.{index}.experts.down_proj']}"
-            for index in range(len(layers))
-        )
-        return cls(tuple(layer.kind for layer in layers), expert_schemes)
-
-    def kind(self, part: Part, layer: int) -> Kind:
-        """The kind that the time of a part depends on."""
-        if part in ("attention projections", "attention core"):
-            return part, self.attention[layer]
-        return part, self.experts[layer] if part == "experts" else ""
-
-    def __len__(self) -> int:
-        return len(self.attention)
+Layers: TypeAlias = Sequence[tuple[str, str]]
+"""The kind of attention of each layer, and how its experts are stored."""
 
 
 def extrapolate(measured: Mapping[Place, float], here: Layers, there: Layers) -> dict[Place, float]:
@@ -56,16 +24,23 @@ def extrapolate(measured: Mapping[Place, float], here: Layers, there: Layers) ->
     Raises:
         ValueError: a kind of layer was not measured.
     """
-    samples: dict[Kind, list[float]] = defaultdict(list)
-    for (part, layer), seconds in measured.items():
-        if layer is not None:
-            samples[here.kind(part, layer)].append(seconds)
+    samples: dict[tuple[Part, str], list[float]] = defaultdict(list)
+    for (part, index), seconds in measured.items():
+        if index is not None:
+            samples[_kind(part, *here[index])].append(seconds)
     medians = {kind: statistics.median(seconds) for kind, seconds in samples.items()}
     places = {place: seconds for place, seconds in measured.items() if place[1] is None}
-    for layer in range(len(there)):
+    for index, layer in enumerate(there):
         for part in IN_LAYERS:
-            kind = there.kind(part, layer)
+            kind = _kind(part, *layer)
             if kind not in medians:
                 raise ValueError(f"{kind=} was not measured")
-            places[part, layer] = medians[kind]
+            places[part, index] = medians[kind]
     return places
+
+
+def _kind(part: Part, attention: str, experts: str) -> tuple[Part, str]:
+    """The kind of a layer that the time of a part depends on."""
+    if part in ("attention projections", "attention core"):
+        return part, attention
+    return part, experts if part == "experts" else ""

@@ -66,7 +66,10 @@ class Blueprint:
     @property
     def layers(self) -> Layers:
         """Its layers, as far as times depend on them."""
-        return Layers.of(self.config.layers, self.schemes)
+        return [
+            (layer.kind, ", ".join(self.schemes[f"layers.{index}.experts.{name}_proj"] for name in ("gate_up", "down")))
+            for index, layer in enumerate(self.config.layers)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,21 +9,19 @@ from localdiff.bench.step.parts import IN_LAYERS, Place
 
 ATTENTION = {"sliding": 3.0, "full": 7.0}
 EXPERTS = {"int8, int8": 50.0, "nf4, nf4": 20.0}
-HERE = Layers(("sliding", "sliding", "full"), ("int8, int8", "nf4, nf4", "int8, int8"))
-THERE = Layers(
-    ("sliding", "sliding", "full", "sliding", "full"), ("int8, int8", "nf4, nf4", "nf4, nf4", "nf4, nf4", "int8, int8")
-)
+HERE = [("sliding", "int8, int8"), ("sliding", "nf4, nf4"), ("full", "int8, int8")]
+THERE = [*HERE[:2], ("full", "nf4, nf4"), ("sliding", "nf4, nf4"), ("full", "int8, int8")]
 
 
 def model(layers: Layers) -> dict[Place, float]:
     """Seconds by place on a machine whose times depend only on the kinds of layers."""
     places: dict[Place, float] = {("head", None): 11.0, ("sampling", None): 5.0}
-    for index in range(len(layers)):
+    for index, (attention, experts) in enumerate(layers):
         for part in IN_LAYERS:
             places[part, index] = 1.0
-        places["attention projections", index] = ATTENTION[layers.attention[index]]
-        places["attention core", index] = 2 * ATTENTION[layers.attention[index]]
-        places["experts", index] = EXPERTS[layers.experts[index]]
+        places["attention projections", index] = ATTENTION[attention]
+        places["attention core", index] = 2 * ATTENTION[attention]
+        places["experts", index] = EXPERTS[experts]
     return places
 
 
@@ -38,6 +36,5 @@ def test_the_same_layers_give_medians_of_their_kind() -> None:
 
 
 def test_a_kind_that_was_not_measured_is_refused() -> None:
-    sliding = Layers(("sliding", "sliding"), ("int8, int8", "nf4, nf4"))
     with pytest.raises(ValueError, match="'full'"):
-        extrapolate(model(sliding), sliding, THERE)
+        extrapolate(model(HERE[:2]), HERE[:2], THERE)
