@@ -114,24 +114,6 @@ class CanvasView:
 
     def _body(self, scene: Scene, state: CanvasState, layout: Layout, drawn: Drawn) -> tuple[list[Row], int]:
         final, above, indent = self._final.last(layout.body_rows)
-        page = self._page(scene, state, layout, drawn, final, indent)
-        total, rows = len(page.rows), layout.body_rows
-        unsettled = next((position for position, stage in enumerate(state.stages[: state.end]) if stage), None)
-        focus = total - 1 if unsettled is None else page.row_of(unsettled)
-        top = window(total, focus, rows, drawn.top)
-        prefix = Span(layout.prefix, text_width(layout.prefix), self._palette.chrome)
-        shown = self._in_sight(page, top, rows, above)
-        return [(prefix, *row) if layout.prefix else row for row in shown], top
-
-    def _page(
-        self,
-        scene: Scene,
-        state: CanvasState,
-        layout: Layout,
-        drawn: Drawn,
-        final: tuple[Cell, ...],
-        indent: int | None,
-    ) -> Page:
         draft, positions = self._cells.draft(
             scene.step.argmax_ids if scene.step else (),
             state,
@@ -140,7 +122,14 @@ class CanvasView:
             pad_id=scene.run.pad_id if scene.run else None,
         )
         owners = [COMMITTED] * len(final) + positions
-        return lay_out([*final, *draft], owners, layout.body_columns, indent=indent)
+        page = lay_out([*final, *draft], owners, layout.body_columns, indent=indent)
+        total, rows = len(page.rows), layout.body_rows
+        unsettled = next((position for position, stage in enumerate(state.stages[: state.end]) if stage), None)
+        focus = total - 1 if unsettled is None else page.row_of(unsettled)
+        top = window(total, focus, rows, drawn.top)
+        prefix = Span(layout.prefix, text_width(layout.prefix), self._palette.chrome)
+        shown = self._in_sight(page, top, rows, above)
+        return [(prefix, *row) if layout.prefix else row for row in shown], top
 
     def _in_sight(self, page: Page, top: int, rows: int, above: int) -> list[Row]:
         """`rows` rows from `top` on, blank ones below a short page; notes say how many are hidden.
