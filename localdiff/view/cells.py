@@ -24,7 +24,6 @@ from localdiff.view.widths import (
     clip,
     is_mark,
     settled_text,
-    split_columns,
     text_width,
     uncertain_text,
 )
@@ -224,7 +223,7 @@ class CellMaker:
         cells: list[Cell] = []
         for word in _WORDS.findall(text):
             if word.isspace():
-                cells += [Cell(blank(len(part)), 0, True, 0) for part in split_columns(word, CHUNK_COLUMNS)]
+                cells += [Cell(blank(len(part)), 0, True, 0) for part in _chunks(word)]
                 continue
             lead = int(word.startswith(" "))
             soft = bool(lead)

@@ -128,22 +128,6 @@ def ascii_text(text: str) -> str:
     return "".join(c if c.isascii() else "?" * character_width(c) for c in text)
 
 
-def split_columns(text: str, columns: int) -> list[str]:
-    """`text` in runs of at most `columns` columns, which should be two or more."""
-    runs: list[str] = []
-    run, used = "", 0
-    for character in text:
-        width = character_width(character)
-        if run and used + width > columns:
-            runs.append(run)
-            run, used = "", 0
-        run += character
-        used += width
-    if run:
-        runs.append(run)
-    return runs
-
-
 def clip(text: str, columns: int) -> str:
     """The longest beginning of `text` that fits `columns` columns."""
     used = 0

@@ -12,7 +12,6 @@ from localdiff.view.widths import (
     ascii_text,
     clip,
     settled_text,
-    split_columns,
     text_width,
     uncertain_text,
 )
@@ -50,14 +49,6 @@ def test_what_a_piece_shows(piece: str, uncertain: str, settled: str) -> None:
 def test_our_width_is_the_sum_of_what_terminals_agree_on(text: str) -> None:
     shown = uncertain_text(safe_piece(text))
     assert text_width(shown) == wcswidth(shown)
-
-
-@given(st.text(), st.integers(2, 12))
-def test_splitting_loses_nothing_and_never_overflows(text: str, columns: int) -> None:
-    safe = settled_text(safe_piece(text))
-    parts = split_columns(safe, columns)
-    assert "".join(parts) == safe
-    assert all(text_width(part) <= columns for part in parts)
 
 
 @given(st.text(), st.integers(0, 12))
