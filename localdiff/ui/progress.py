@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -44,6 +44,7 @@ class _Amount:
     done: int = 0
     told_percent: int = 0
 
+    @property
     def figures(self) -> str:
         """See `shown_amount`."""
         return shown_amount(self.done, self.total, self.rate)
@@ -87,13 +88,6 @@ class ProgressDisplay:
     def _update(self, name: str, amount: _Amount, detail: str) -> None: ...
 
     def _remove(self, name: str) -> None: ...
-
-
-class _Figures(ProgressColumn):
-    """Figures, recomputed whenever they are drawn, so that a stalled job does not keep its rate."""
-
-    def render(self, task: Task) -> Text:
-        return Text(task.fields["amount"].figures())
 
 
 class _Name(ProgressColumn):
@@ -172,7 +166,7 @@ class Lines(ProgressDisplay):
         tenth, since = percent // STEP * STEP, self._clock() - amount.told_at
         if (tenth > amount.told_percent and since >= MIN_SECONDS) or since >= PAUSE:
             amount.told_percent, amount.told_at = max(tenth, amount.told_percent), self._clock()
-            self.note(f"{name} {percent} %: {', '.join(amount.figures().split('  '))}")
+            self.note(f"{name} {percent} %: {', '.join(amount.figures.split('  '))}")
 
 
 @contextmanager
@@ -211,7 +205,8 @@ def _bars(stream: Stream, terminal: ProgressTerminal) -> Progress:
     return Progress(
         _Name(),
         *([BarColumn(18 if stream.width >= WIDE else 8, table_column=_column())] if stream.width >= NARROW else []),
-        _Figures(table_column=_column()),
+        # Recomputed whenever they are drawn, so that a stalled job does not keep its rate.
+        TextColumn("{task.fields[amount].figures}", markup=False, table_column=_column()),
         *([_Detail()] if stream.width >= DETAILED else []),
         console=console,
         transient=True,
