@@ -5,7 +5,6 @@ Knows which requests are contradictory; the steps are in `flow`. Nothing heavy i
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.status import status_line
 from quant import MANIFEST_FILE, recipe_named
-from quant.names import DISCARDED, discarded_directory, output_directory
+from quant.names import output_directory
 
 __all__ = ["QuantizeRequest", "quantize"]
 
@@ -50,7 +49,6 @@ def quantize(request: QuantizeRequest, output: Output) -> int:
 
     if request.verify_only:
         return verify_alone(_existing(request), output)
-    _refuse_long_name(request.target)
     _refuse_name_of_unfinished(request.target)
     return Quantization(request, recipe, output).run()
 
@@ -69,18 +67,6 @@ def _refuse_mount_point(target: Path) -> None:
             f"`{target}` is a mount point, and cannot be renamed",
             f"name a directory in it, for example `--output {shell_word(target / 'diffusiongemma-4bit')}`",
         )
-
-
-def _refuse_long_name(target: Path) -> None:
-    """Refuse a name that would be too long with the suffixes that the directory temporarily has."""
-    try:
-        os.lstat(discarded_directory(target))
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise UsageError(
-                f"`{target}` is too long a name: there has to be room for `{DISCARDED}` after it",
-                "give `--output` a shorter one",
-            ) from error
 
 
 def _refuse_name_of_unfinished(target: Path) -> None:

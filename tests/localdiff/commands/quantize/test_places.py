@@ -46,18 +46,6 @@ def test_a_name_that_another_output_would_take_is_refused(cli: Cli, source: Path
     assert refused.stderr.startswith(f"error: `{name}` is the name of `mine` while it is unfinished or being deleted\n")
 
 
-@pytest.mark.parametrize("length", [246, 252, 300])
-def test_a_name_that_is_too_long_for_what_a_job_appends_to_it(
-    cli: Cli, source: Path, tmp_path: Path, length: int
-) -> None:
-    target = tmp_path / ("x" * length)
-    refused = cli("quantize", str(source), "-o", str(target), "--yes", stdin=b"")
-    message = f"error: `{target}` is too long a name: there has to be room for `.discarded` after it"
-    assert (refused.code, refused.stderr.splitlines()[0]) == (2, message)
-    assert {path.name for path in tmp_path.iterdir()} == {"small"}
-    assert cli("quantize", str(source), "-o", str(tmp_path / ("x" * 245)), "--yes", stdin=b"").code == 0
-
-
 @pytest.mark.parametrize("where", ["/", "/proc"])
 def test_a_mount_point_cannot_be_the_result(cli: Cli, source: Path, where: str) -> None:
     refused = cli("quantize", str(source), "-o", where, "--dry-run", stdin=b"")
