@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from localdiff.commands.loading import IMPORTING, Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.errors import ArgumentError, UsageError
-from localdiff.options import MAX_SEED, GenerateOptions
+from localdiff.options import GenerateOptions
 from localdiff.quoting import printable
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
@@ -56,12 +56,6 @@ def bench_quality(request: QualityRequest, output: Output) -> int:
     for name in ("count", "seeds"):
         if getattr(request, name) < 1:
             raise ArgumentError(f"{{{name}}} must be >= 1", **{name: getattr(request, name)})
-    first = request.options.seed or 0
-    if first + request.seeds - 1 > MAX_SEED:
-        leads = f"leads past the largest seed, {MAX_SEED}"
-        if first > request.seeds:  # the larger of the two was typed: both have small defaults
-            raise ArgumentError(f"{{seed}} {leads}", seed=first)
-        raise ArgumentError(f"{{seeds}} {leads}", seeds=request.seeds)
     if request.prompts is not None and request.skills:
         raise UsageError("`--prompts` and `--skill` exclude each other", "leave out one of the two")
     if len(set(request.models)) < len(request.models):
