@@ -17,7 +17,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from localdiff.config import name_settings
 from localdiff.errors import ArgumentError, UsageError
-from localdiff.ui.output import decide
 
 _NARROW, _NARROWEST = 60, 24
 _ARGUMENTS, _OPTIONS, _COMMANDS = "Arguments", "Options", "Commands"
@@ -127,15 +126,6 @@ class _Page:
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, flags without a type: `--json`, not `--json <bool>`."""
         return _without_flag_types(super().get_params(ctx))  # type: ignore[misc]
-
-    def get_help(self, ctx: Any) -> str:
-        """The page, unless stdout is closed: Typer would print it there without reporting that.
-
-        Raises:
-            UsageError: stdout is closed.
-        """
-        decide().stdout.require()
-        return str(super().get_help(ctx))  # type: ignore[misc]
 
     def format_help_text(self: Any, ctx: Any, formatter: Any) -> None:
         """Write what the command does."""

@@ -304,8 +304,6 @@ def test_streams_that_are_closed(tmp_path: Path) -> None:
         (["completion", "bash"], "stdout is closed, so nothing would be seen"),
         (["quantize", "demo", "--dry-run"], "stdout is closed, so nothing would be seen"),
         (["--version"], "stdout is closed, so nothing would be seen"),
-        (["--help"], "stdout is closed, so nothing would be seen"),
-        (["run", "--help"], "stdout is closed, so nothing would be seen"),
         ([], "stdout is closed, so nothing would be seen"),
     ],
 )
