@@ -24,8 +24,7 @@ from localdiff.chat.settings import ChatSettings
 from localdiff.errors import ContextError, LocaldiffError, ResourceError
 from localdiff.failures import is_out_of_memory
 from localdiff.options import MAX_TOKENS, GenerateOptions
-from localdiff.ui.output import Output
-from localdiff.ui.question import AskUser
+from localdiff.ui.output import AskUser, Output
 from localdiff.ui.reply import Reply
 
 

@@ -13,8 +13,8 @@ from localdiff.output_lock import is_locked, locked
 from localdiff.quoting import printable
 from localdiff.sizes import shown_size
 from localdiff.stored_model import StoredModel, remedy
-from localdiff.ui.output import Output
-from localdiff.ui.question import AskUser, confirmed
+from localdiff.ui.output import AskUser, Output
+from localdiff.ui.question import confirmed
 from localdiff.view.columns import aligned
 from quant.names import output_directory
 

@@ -21,8 +21,7 @@ from localdiff.commands.chat import command as command
 from localdiff.commands.chat.request import ChatRequest
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.options import GenerateOptions
-from localdiff.ui.output import Output, Stream
-from localdiff.ui.question import AskUser
+from localdiff.ui.output import AskUser, Output, Stream
 from tests.fakes.chat_model import ScriptedChatModel
 
 if TYPE_CHECKING:
