@@ -10,11 +10,11 @@ import errno
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO
 
 from localdiff.commands.delivery import Delivery, takes
 from localdiff.commands.live import LiveMode, LiveOptions, leaves_screen, live_view, mode_of
@@ -65,15 +65,12 @@ class RunRequest:
     record: RecordOptions = RecordOptions()
 
 
-Load: TypeAlias = "Callable[[RunRequest, Loading], Engine]"
-
-
 def load_engine(request: RunRequest, loading: Loading) -> Engine:
     """Load the model."""
     return request.choice.load(context_size=request.options.context_size, loading=loading)
 
 
-def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_engine) -> int:
+def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None) -> int:
     """Answer one prompt.
 
     Returns:
@@ -98,7 +95,7 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
         trace = stack.enter_context(trace_file(request.record, output, others=others))
         status = stack.enter_context(status_line(output, shown=mode != "off"))
         screen = _Screen(output=output, status=status, mode=mode)
-        engine = _load(request, screen, load)
+        engine = _load(request, screen)
         if trace is not None:
             recorders.append(trace.observer(engine, prompt, request.options, hashing_shown_by(status)))
         reply, undelivered = Reply(), True
@@ -147,10 +144,10 @@ class _Screen:
     mode: LiveMode
 
 
-def _load(request: RunRequest, screen: _Screen, load: Load) -> Engine:
+def _load(request: RunRequest, screen: _Screen) -> Engine:
     start = time.perf_counter()
     choice = request.choice
-    engine = load(request, Loading(screen.status, choice.model, screen.output, yes=choice.yes))
+    engine = load_engine(request, Loading(screen.status, choice.model, screen.output, yes=choice.yes))
     if screen.output.logs:
         seconds = rounded(time.perf_counter() - start)
         screen.status.above(

@@ -70,10 +70,7 @@ def load_run(request: CheckRequest, header: Header, loading: Loading) -> Rerunna
     return engine.identity, lambda cancel: rerun(engine, header, cancel=cancel)
 
 
-Load: TypeAlias = Callable[[CheckRequest, Header, Loading], Rerunnable]
-
-
-def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run) -> int:
+def trace_check(request: CheckRequest, output: Output) -> int:
     """Check a trace, and print what was found.
 
     Returns:
@@ -102,7 +99,7 @@ def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run)
         raise UsageError(f"`{name}` was recorded without an adapter", "leave out `--adapter`: with one it would differ")
     with status_line(output) as status:
         loading = Loading(status, request.model or trace.header.model.name, output, yes=request.yes)
-        return _rerun(request, trace, output, status, load(request, trace.header, loading))
+        return _rerun(request, trace, output, status, load_run(request, trace.header, loading))
 
 
 def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLine, rerunnable: Rerunnable) -> int:

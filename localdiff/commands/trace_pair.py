@@ -81,7 +81,6 @@ class Side:
 
 
 Run: TypeAlias = Callable[[str, GenerateOptions, threading.Event], Iterator[Event]]
-Load: TypeAlias = "Callable[[PairRequest, Side, Loading], tuple[Engine, Run]]"
 
 
 def load_paired(request: PairRequest, side: Side, loading: Loading) -> tuple[Engine, Run]:
@@ -101,7 +100,6 @@ class _Pair:
     output: Output
     status: StatusLine
     cancel: threading.Event
-    load: Load
 
     def record(self, side: Side, file: Path) -> Trace:
         """The trace of one of the two; its model is freed when this returns."""
@@ -112,7 +110,7 @@ class _Pair:
         with trace_file(RecordOptions(file=file), trace_output, folder="--keep") as trace:
             assert trace is not None
             loading = Loading(self.status, name, self.output, yes=choice.yes)
-            engine, run = self.load(self.request, side, loading)
+            engine, run = load_paired(self.request, side, loading)
             observer = trace.observer(engine, self.prompt, options, hashing_shown_by(self.status), noise="paired")
             for event in run(self.prompt, options, self.cancel):
                 observer.on_event(event)
@@ -122,7 +120,7 @@ class _Pair:
         return read_trace(file)
 
 
-def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_paired) -> int:
+def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None) -> int:
     """Answer one prompt twice and compare.
 
     Returns:
@@ -147,7 +145,7 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
         status = stack.enter_context(status_line(output))
         stack.enter_context(cancel_on_interrupt(cancel))
-        pair = _Pair(request=request, prompt=prompt, output=output, status=status, cancel=cancel, load=load)
+        pair = _Pair(request=request, prompt=prompt, output=output, status=status, cancel=cancel)
         for side in sides:
             traces.append(pair.record(side, folder / f"{side.label}.jsonl"))
             if cancel.is_set():

@@ -62,7 +62,7 @@ def script_chat(script: dict[str, object]) -> None:
             time.sleep(loading)  # type: ignore[arg-type]
         return model
 
-    command.chat = functools.partial(command.chat, load=load)
+    command.load_chat_model = load
 
 
 def script_run(script: dict[str, object]) -> None:
@@ -70,7 +70,7 @@ def script_run(script: dict[str, object]) -> None:
     from localdiff.commands import run
 
     engine = engine_of(script)
-    run.run = functools.partial(run.run, load=lambda _request, _progress: engine)
+    run.load_engine = lambda _request, _progress: engine
 
 
 def step_aside_until(printed: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import os
@@ -22,7 +21,6 @@ import pytest
 
 from localdiff import cli
 from localdiff.commands import run as commands_run
-from localdiff.commands.run import run
 from tests.fakes.engine import ScriptedEngine
 from tests.screens.terminal import CuttingScreen
 
@@ -93,8 +91,8 @@ class Cli:
         for name, stream in streams.items():
             self._monkeypatch.setattr(sys, name, stream)
         if load is not None or self.engine is not None:
-            scripted = functools.partial(run, load=load or (lambda _request, _progress: self.engine))
-            self._monkeypatch.setattr(commands_run, "run", scripted)
+            scripted = load or (lambda _request, _progress: self.engine)
+            self._monkeypatch.setattr(commands_run, "load_engine", scripted)
         with pytest.raises(SystemExit) as left:
             cli.main(list(arguments))
         assert isinstance(left.value.code, int)

@@ -6,11 +6,11 @@ in the request itself are found before a model is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO
 
 from localdiff import paths
 from localdiff.chat.interfaces import OpenView, Reader
@@ -38,8 +38,6 @@ from localdiff.ui.status import status_line
 from localdiff.ui.terminal import LiveOption
 from localdiff.ui.watch import Watch
 
-Load: TypeAlias = Callable[[ChatRequest, Loading], RecordableChatModel]
-
 
 def load_chat_model(request: ChatRequest, loading: Loading) -> RecordableChatModel:
     """Load the model; torch is not imported before this."""
@@ -49,7 +47,7 @@ def load_chat_model(request: ChatRequest, loading: Loading) -> RecordableChatMod
     return Conversation(engine)
 
 
-def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_chat_model) -> int:
+def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None) -> int:
     """Chat until the user leaves.
 
     Returns:
@@ -67,10 +65,10 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
     mode_of(request.live, output, lines_on_stdout=False)  # raises if what is asked for cannot be drawn
     streams = Streams.of(output, stdin)
     with trace_file(request.record, streams.user_output) as trace:
-        return _talk(request, streams, trace, load)
+        return _talk(request, streams, trace)
 
 
-def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load: Load) -> int:
+def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None) -> int:
     """The chat from loading a model to the last line."""
     user_output = streams.user_output
     store = SessionStore(paths.state_dir() / "sessions")
@@ -81,7 +79,7 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
     with streams.typing_ahead():
         with streams.guarded():
             with remembered(session, request.choice, typed.choice):
-                model = _load(request, streams, load)
+                model = _load(request, streams)
             remember(session, model.engine.identity, request.choice)
             state = _chat_state(request, streams, trace, model, store, session)
             if streams.typed is None:
@@ -153,11 +151,11 @@ def _greet(state: ChatState, identity: ModelIdentity, opened: Opened) -> None:
         state.say(opened_line(opened.session))
 
 
-def _load(request: ChatRequest, streams: Streams, load: Load) -> RecordableChatModel:
+def _load(request: ChatRequest, streams: Streams) -> RecordableChatModel:
     choice, ask = request.choice, partial(streams.ask, default=True) if streams.typist else None
     output = replace(streams.output, ask=ask)
     with status_line(output) as status:
-        return load(request, Loading(status, choice.model, output, yes=choice.yes))
+        return load_chat_model(request, Loading(status, choice.model, output, yes=choice.yes))
 
 
 def _views(request: ChatRequest, output: Output, model: RecordableChatModel) -> OpenView:

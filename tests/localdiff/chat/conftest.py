@@ -92,6 +92,7 @@ class Room:
         self.typist = Typist(lines, paper)
         with self._monkeypatch.context() as patch:
             patch.setattr(command, "LineReader", lambda *_: self.typist)
+            patch.setattr(command, "load_chat_model", self._load)
             patch.setattr(command, "_chat_state", partial(_state_of_somebody, command._chat_state, ask))
             code = command.chat(
                 ChatRequest(
@@ -103,7 +104,6 @@ class Room:
                 ),
                 Output(stdout=stream, stderr=stream),
                 stdin=None,
-                load=self._load,
             )
         # Without a keyboard the input may come from a program, which learns of errors from the exit code.
         assert (code != 0) == bool(re.search("^(error: |Unknown command)", paper.getvalue(), re.MULTILINE))

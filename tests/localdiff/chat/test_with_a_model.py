@@ -38,6 +38,7 @@ class Room:
         stream = Stream(file=paper, terminal=True, width=200)
         with self._monkeypatch.context() as patch:
             patch.setattr(command, "LineReader", lambda *_: Typist(lines, paper))
+            patch.setattr(command, "load_chat_model", lambda *_: Conversation(self.dialogue.engine))
             command.chat(
                 ChatRequest(
                     options=replace(OPTIONS, think=think),
@@ -47,7 +48,6 @@ class Room:
                 ),
                 Output(stdout=stream, stderr=stream),
                 stdin=None,
-                load=lambda _request, _progress: Conversation(self.dialogue.engine),
             )
         return paper.getvalue()
 

@@ -127,16 +127,12 @@ def test_what_cannot_be_met_is_a_usage_error(
 def test_a_session_remembers_its_model(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
     models: list[str | None] = []
-    real = command.chat
 
-    def chat(request: ChatRequest, *streams: Any, **inputs: Any) -> int:
-        def load(wanted: ChatRequest, _progress: object) -> ScriptedChatModel:
-            models.append(wanted.choice.model)
-            return ScriptedChatModel()
+    def load(request: ChatRequest, _progress: object) -> ScriptedChatModel:
+        models.append(request.choice.model)
+        return ScriptedChatModel()
 
-        return real(request, *streams, **inputs, load=load)
-
-    monkeypatch.setattr(command, "chat", chat)
+    monkeypatch.setattr(command, "load_chat_model", load)
     assert cli("chat", "-m", "owner/name", stdin=b"Hi\n").code == 0
     assert cli("chat", "-c", stdin=b"Hi\n").code == 0
     assert cli("chat", "-c", "-m", "other", stdin=b"Hi\n").code == 0

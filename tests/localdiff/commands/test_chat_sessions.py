@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,13 +35,9 @@ class Loading:
 
 @pytest.fixture
 def loading(monkeypatch: pytest.MonkeyPatch) -> Loading:
-    """Stands in for the loading in every chat of the test."""
-    load, real = Loading(), command.chat
-
-    def chat(request: ChatRequest, *streams: Any, **inputs: Any) -> int:
-        return real(request, *streams, **inputs, load=load)
-
-    monkeypatch.setattr(command, "chat", chat)
+    """Loads for every chat of the test."""
+    load = Loading()
+    monkeypatch.setattr(command, "load_chat_model", load)
     return load
 
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -42,6 +43,18 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def streams() -> Output:
     return Output(stdout=Stream(file=CapturedStream()), stderr=Stream(file=CapturedStream()))
+
+
+def check(request: trace_check.CheckRequest, output: Output, load: Any) -> int:
+    """What the command does with a model of the test's own."""
+    with mock.patch.object(trace_check, "load_run", load):
+        return trace_check.trace_check(request, output)
+
+
+def pair(request: trace_pair.PairRequest, output: Output, load: Any, stdin: io.BytesIO | None = None) -> int:
+    """The same."""
+    with mock.patch.object(trace_pair, "load_paired", load):
+        return trace_pair.trace_pair(request, output, stdin=stdin)
 
 
 def text_of(stream: Stream) -> str:
@@ -122,7 +135,7 @@ def nameless(file: Path) -> None:
 def test_rerun_says_that_all_is_the_same(file: Path, streams: Output) -> None:
     nameless(file)
     request = trace_check.CheckRequest(file=str(file), rerun=True)
-    assert trace_check.trace_check(request, streams, load=Rerun(IDENTITY)) == 0
+    assert check(request, streams, Rerun(IDENTITY)) == 0
     assert text_of(streams.stdout).endswith("rerun on cpu: every value of 21 events is the same\n")
 
 
@@ -130,7 +143,7 @@ def test_rerun_names_the_first_difference(file: Path, streams: Output) -> None:
     nameless(file)
     request = trace_check.CheckRequest(file=str(file), rerun=True)
     with pytest.raises(TraceError, match="block 1, step 2: `temperature` is 0.78") as caught:
-        trace_check.trace_check(request, streams, load=Rerun(IDENTITY, change=True))
+        check(request, streams, Rerun(IDENTITY, change=True))
     assert "a made-up machine" in str(caught.value.hint)
     assert "; other devices and versions round differently; on a CPU the last bits depend on " in str(caught.value.hint)
     assert str(caught.value.hint).endswith("so that a difference is normal there")
@@ -143,7 +156,7 @@ def test_a_later_reply_of_a_chat_may_differ_on_the_same_machine(file: Path, stre
     file.write_bytes(recorded(header))
     request = trace_check.CheckRequest(file=str(file), rerun=True)
     with pytest.raises(TraceError) as caught:
-        trace_check.trace_check(request, streams, load=Rerun(IDENTITY, change=True))
+        check(request, streams, Rerun(IDENTITY, change=True))
     assert ", and so does a chat, which reads its context in pieces; " in str(caught.value.hint)
 
 
@@ -160,10 +173,10 @@ def test_rerun_of_a_run_that_was_stopped(file: Path, streams: Output) -> None:
     events.append(dataclasses.replace(trace.finished, reason="cancelled", token_ids=kept))
     file.write_bytes(record(events, trace.header, pieces=word_pieces()))
     request = trace_check.CheckRequest(file=str(file), rerun=True)
-    assert trace_check.trace_check(request, streams, load=Rerun(IDENTITY)) == 0
+    assert check(request, streams, Rerun(IDENTITY)) == 0
     assert text_of(streams.stdout).endswith("events, up to where the run was stopped, is the same\n")
     with pytest.raises(TraceError, match="block 1, step 2: `temperature`"):
-        trace_check.trace_check(request, streams, load=Rerun(IDENTITY, change=True))
+        check(request, streams, Rerun(IDENTITY, change=True))
 
 
 def test_rerun_refuses_other_weights(file: Path, streams: Output, tmp_path: Path) -> None:
@@ -173,7 +186,7 @@ def test_rerun_refuses_other_weights(file: Path, streams: Output, tmp_path: Path
     for model, hint in ((None, "`-m` names the model that has them"), ("other", "leave out `-m`")):
         request = trace_check.CheckRequest(file=str(file), model=model, rerun=True)
         with pytest.raises(WeightsError, match="`scripted` has other weights than the run was recorded with") as caught:
-            trace_check.trace_check(request, streams, load=load)
+            check(request, streams, load)
         assert caught.value.hint == hint
 
 
@@ -185,7 +198,7 @@ def test_a_rerun_that_is_stopped_says_nothing_about_the_trace(file: Path, stream
 
     nameless(file)
     request = trace_check.CheckRequest(file=str(file), rerun=True)
-    assert trace_check.trace_check(request, streams, load=Stopped(IDENTITY)) == 130
+    assert check(request, streams, Stopped(IDENTITY)) == 130
     assert len(text_of(streams.stdout).splitlines()) == 1
 
 
@@ -229,7 +242,7 @@ def test_rerun_adds_no_adapter_to_a_run_that_had_none(file: Path, streams: Outpu
     load = Rerun(IDENTITY)
     request = trace_check.CheckRequest(file=str(file), rerun=True, adapter="sudoku")
     with pytest.raises(UsageError, match="was recorded without an adapter"):
-        trace_check.trace_check(request, streams, load=load)
+        check(request, streams, load)
     assert not load.asked
 
 
@@ -243,7 +256,7 @@ def test_rerun_shows_how_far_large_weights_are_hashed(
     streams = Output(stdout=Stream(file=CapturedStream()), stderr=screen)
     nameless(file)
     identity = dataclasses.replace(IDENTITY, directory=tmp_path)
-    trace_check.trace_check(trace_check.CheckRequest(file=str(file), rerun=True), streams, load=Rerun(identity))
+    check(trace_check.CheckRequest(file=str(file), rerun=True), streams, Rerun(identity))
     assert "hashing weights 2/2 bytes" in text_of(screen)
 
 
@@ -304,7 +317,7 @@ class PairLoad:
 def test_pair_runs_both_with_one_seed_and_compares(quantized: Path, streams: Output, tmp_path: Path) -> None:
     load = PairLoad()
     request = pair_request(keep=tmp_path, options=GenerateOptions())
-    assert trace_pair.trace_pair(request, streams, stdin=None, load=load) == 0
+    assert pair(request, streams, load) == 0
     assert load.models == ["demo", "demo-4bit"]
     assert load.options[0] == load.options[1]
     assert load.options[0].seed is not None
@@ -319,7 +332,7 @@ def test_pair_runs_both_with_one_seed_and_compares(quantized: Path, streams: Out
 def test_pair_runs_a_model_without_an_adapter_and_with_it(streams: Output, tmp_path: Path) -> None:
     load = PairLoad()
     request = pair_request(recipes=None, adapter="sudoku", keep=tmp_path)
-    assert trace_pair.trace_pair(request, streams, stdin=None, load=load) == 0
+    assert pair(request, streams, load) == 0
     assert load.models == ["demo", "demo"]
     assert load.adapters == [None, "sudoku"]
     assert text_of(streams.stdout).startswith("A  base     demo, bf16 · seed 5")
@@ -344,7 +357,7 @@ def test_pair_ends_where_a_trace_cannot_be_written(quantized: Path, streams: Out
     (tmp_path / "bf16.jsonl").symlink_to("/dev/full")
     load = Watched()
     with pytest.raises(ResourceError, match="`.*bf16.jsonl` cannot be written: No space left on device") as caught:
-        trace_pair.trace_pair(pair_request(keep=tmp_path), streams, stdin=None, load=load)
+        pair(pair_request(keep=tmp_path), streams, load)
     assert caught.value.hint == "`--keep` may name one on another disk"
     assert (load.models, len(told)) == (["demo"], 1)
 
@@ -361,7 +374,7 @@ def test_a_pair_that_is_stopped_compares_nothing(quantized: Path, streams: Outpu
             return engine, stopped
 
     load = Stopped()
-    assert trace_pair.trace_pair(pair_request(keep=tmp_path), streams, stdin=None, load=load) == 130
+    assert pair(pair_request(keep=tmp_path), streams, load) == 130
     assert load.models == ["demo"]
     assert text_of(streams.stdout) == ""
 
@@ -369,7 +382,7 @@ def test_a_pair_that_is_stopped_compares_nothing(quantized: Path, streams: Outpu
 def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_path: Path) -> None:
     page = tmp_path / "pair.html"
     request = pair_request(output=page)
-    assert trace_pair.trace_pair(request, streams, stdin=None, load=PairLoad()) == 0
+    assert pair(request, streams, PairLoad()) == 0
     assert page.read_text().startswith("<!doctype html>")
     assert text_of(streams.stdout) == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "pair.html"]
@@ -402,7 +415,7 @@ def test_what_cannot_be_paired(
     """This is said before the prompt is read: whatever writes into the pipe may take minutes."""
     load = PairLoad()
     with pytest.raises(kind) as caught:
-        trace_pair.trace_pair(pair_request(**fields), streams, stdin=io.BytesIO(b"no text: \xff"), load=load)
+        pair(pair_request(**fields), streams, load, stdin=io.BytesIO(b"no text: \xff"))
     assert words in caught.value.message
     assert caught.value.hint
     assert load.models == []
@@ -416,7 +429,7 @@ def test_what_only_has_the_name_of_a_recipe_of_the_model_is_not_paired_with_it(
     def refused(model: str, words: str) -> None:
         load = PairLoad()
         with pytest.raises(WeightsError, match=words) as caught:
-            trace_pair.trace_pair(pair_request(model=model), streams, stdin=None, load=load)
+            pair(pair_request(model=model), streams, load)
         assert caught.value.hint == f"`localdiff quantize {model} --recipe 4bit --force` replaces it"
         assert load.models == []
 
@@ -427,10 +440,10 @@ def test_what_only_has_the_name_of_a_recipe_of_the_model_is_not_paired_with_it(
     one, other = (write_small_weights(tmp_path / f"{seed}" / "small", seed=seed) for seed in range(2))
     write_manifest(directory, "small", one)
     request = pair_request(model=str(one))
-    assert trace_pair.trace_pair(request, streams, stdin=None, load=PairLoad()) == 0
+    assert pair(request, streams, PairLoad()) == 0
     refused(str(other), "`small-4bit` was made before `.*` changed")
     write_manifest(directory, "y/small", one)
-    assert trace_pair.trace_pair(pair_request(model="y/small"), streams, stdin=None, load=PairLoad()) == 0
+    assert pair(pair_request(model="y/small"), streams, PairLoad()) == 0
     refused("x/small", "`small-4bit` was made from `y/small`, not from `x/small`")
     manifest = read_manifest(directory)
     int8 = dataclasses.replace(manifest, recipe=dataclasses.replace(manifest.recipe, name="int8"))
@@ -438,7 +451,7 @@ def test_what_only_has_the_name_of_a_recipe_of_the_model_is_not_paired_with_it(
     refused("y/small", "`small-4bit` was made as `int8`, not as `4bit`")
     (directory / "quant.json").write_text("{}")
     with pytest.raises(WeightsError, match=r"`quant.json` is damaged"):
-        trace_pair.trace_pair(pair_request(model="y/small"), streams, stdin=None, load=PairLoad())
+        pair(pair_request(model="y/small"), streams, PairLoad())
 
 
 def test_both_sides_of_a_pair_have_the_commit_of_the_weights_that_are_here(quantized: Path, streams: Output) -> None:
@@ -451,13 +464,13 @@ def test_both_sides_of_a_pair_have_the_commit_of_the_weights_that_are_here(quant
     for recipes, revisions in (("bf16,4bit", ["a" * 40, None]), ("int8,bf16", [None, "a" * 40])):
         load = PairLoad()
         request = pair_request(model="y/small", recipes=recipes)
-        assert trace_pair.trace_pair(request, streams, stdin=None, load=load) == 0
+        assert pair(request, streams, load) == 0
         assert load.revisions == revisions
     (directories["int8"] / "quant.json").write_text(
         dataclasses.replace(read_manifest(directories["int8"]), revision="b" * 40).to_text()
     )
     with pytest.raises(WeightsError, match=f"`small-int8` was made from revision {'b' * 40}") as caught:
-        trace_pair.trace_pair(pair_request(model="y/small", recipes="4bit,int8"), streams, stdin=None, load=PairLoad())
+        pair(pair_request(model="y/small", recipes="4bit,int8"), streams, PairLoad())
     assert (caught.value.hint or "").startswith(
         f"`localdiff quantize y/small --recipe int8 --revision {'a' * 40} --force`"
     )
@@ -469,7 +482,7 @@ def test_the_command_that_makes_what_is_missing_can_be_copied(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my model").mkdir()
     with pytest.raises(WeightsError) as caught:
-        trace_pair.trace_pair(pair_request(model="my model", recipes="bf16,int8"), streams, stdin=None, load=PairLoad())
+        pair(pair_request(model="my model", recipes="bf16,int8"), streams, PairLoad())
     assert caught.value.hint == "`localdiff quantize 'my model' --recipe int8` makes them"
 
 
