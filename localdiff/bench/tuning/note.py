@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -160,28 +159,20 @@ class Note:
     def _write(self) -> None:
         if self._device is not None:
             is_empty = not self._known and self._in_hand is None
-            write_tiles(note_file(self._device), None if is_empty else json.dumps(self._content(self._device)))
+            content = dataclasses.asdict(self._file(self._device))
+            write_tiles(note_file(self._device), None if is_empty else json.dumps(content))
 
-    def _content(self, device: torch.device) -> dict[str, object]:
-        """The fields of `_File`."""
-        return {
+    def _file(self, device: torch.device) -> _File:
+        return _File(
             **what_counts(device),
-            "steps": self._steps,
-            "usual": [_choice(*pair) for pair in self._usual.items()],
-            "known": [_entry(*pair, verdict) for pair, verdict in self._known.items()],
-            "in_hand": None if self._in_hand is None else _choice(*self._in_hand),
-        }
-
-
-@cache  # they are written again with each tile
-def _entry(product: Product, tile: AnyTile, verdict: Verdict) -> dict[str, object]:
-    choice = Choice.of(product, tile)
-    return dataclasses.asdict(_Known(choice=choice, share=verdict.share, taken=verdict.taken))
-
-
-@cache
-def _choice(product: Product, tile: AnyTile) -> dict[str, object]:
-    return dataclasses.asdict(Choice.of(product, tile))
+            steps=self._steps,
+            usual=tuple(Choice.of(*pair) for pair in self._usual.items()),
+            known=tuple(
+                _Known(choice=Choice.of(*pair), share=verdict.share, taken=verdict.taken)
+                for pair, verdict in self._known.items()
+            ),
+            in_hand=None if self._in_hand is None else Choice.of(*self._in_hand),
+        )
 
 
 def note_file(device: torch.device) -> Path:
