@@ -46,7 +46,7 @@ COMMANDS_BY_NAME = {
     "config": ("localdiff.cli.setup", "List every setting, its value, and where that came from."),
     "completion": ("localdiff.cli.setup", "Print a script that completes commands, options, models and files."),
 }
-"""Command → the module that adds it, and the first sentence of its help."""
+"""Command → the module whose `app` has it, and the first sentence of its help."""
 
 app = typer.Typer(
     name=PROGRAM,

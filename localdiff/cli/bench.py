@@ -1,6 +1,6 @@
 """The command line of measurements: `localdiff bench …` and `localdiff tune`.
 
-Knows option names and help texts; computes nothing. `localdiff.cli` adds the commands.
+Knows option names and help texts; computes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from localdiff.commands.tune import TUNED_LAYERS, tune_tiles
 from localdiff.options import ANSWER_SIZE, CONTEXT_SIZE, GenerateOptions
 from quant import DEFAULT_RECIPE
 
+app = typer.Typer()
 bench = typer.Typer(name="bench", cls=Group, help="Measure speed and quality on this machine.")
+app.add_typer(bench)
 
 _QUESTIONS = "Questions"
 _MEASUREMENT = "Measurement"
@@ -30,12 +32,6 @@ _CacheSize: TypeAlias = Annotated[
     int,
     typer.Option("--context", metavar="N", help="Tokens in the cache before the canvas.", rich_help_panel=_MEASUREMENT),
 ]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to the program."""
-    app.add_typer(bench)
-    app.command("tune", cls=configured("device", "activations"))(tune_command)
 
 
 @bench.command("step", cls=configured("device", "dtype", "activations"))
@@ -203,6 +199,7 @@ def quality_command(
     return bench_quality(request, streams)
 
 
+@app.command("tune", cls=configured("device", "activations"))
 def tune_command(
     context: typer.Context,
     recipe: Annotated[

@@ -1,7 +1,6 @@
 """The command line of conversations: `localdiff chat`.
 
-Knows option names and help texts; computes nothing, and loads what it needs when it runs. `localdiff.cli` adds the
-command.
+Knows option names and help texts; computes nothing, and loads what it needs when it runs.
 """
 
 from __future__ import annotations
@@ -19,14 +18,13 @@ from localdiff.cli.exits import decide_streams
 from localdiff.config import is_set
 from localdiff.options import GenerateOptions
 
+app = typer.Typer()
+
 _SESSION = "Session"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command("chat", cls=configured(*GENERATING))(options.grouped(chat_command))
-
-
+@app.command("chat", cls=configured(*GENERATING))
+@options.grouped
 def chat_command(
     context: typer.Context,
     *,

@@ -1,6 +1,6 @@
 """Lazily loaded commands, known by name and summary until they are called.
 
-Knows modules that have an `add_to(app)`. So neither `localdiff --help` nor a command imports all the others.
+Knows modules that have an `app`, of Typer. So neither `localdiff --help` nor a command imports all the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class LazyCommand(Command):
 
     Args:
         summary: the first sentence of its help; a test checks that.
-        module: the module whose `add_to` adds it.
+        module: the module whose `app` has it.
     """
 
     def __init__(self, name: str, summary: str, module: str) -> None:
@@ -28,9 +28,7 @@ class LazyCommand(Command):
 
     def load(self) -> Any:
         """The command itself."""
-        program = typer.Typer(add_completion=False)
-        import_module(self._module).add_to(program)
-        return typer.main.get_group(program).commands[self._name]
+        return typer.main.get_group(import_module(self._module).app).commands[self._name]
 
 
 def loaded(command: Any) -> Any:

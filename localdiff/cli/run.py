@@ -1,7 +1,7 @@
 """The command line of one answer: `localdiff run`.
 
 Knows option names and help texts; computes nothing, and loads what it needs when it runs: help and completion need
-none of it. `localdiff.cli` adds the command.
+none of it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from localdiff.cli.exits import decide_streams
 from localdiff.errors import UsageError
 from localdiff.options import GenerateOptions
 
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command("run", cls=configured(*GENERATING))(options.grouped(run_command))
+app = typer.Typer()
 
 
+@app.command("run", cls=configured(*GENERATING))
+@options.grouped
 def run_command(
     context: typer.Context,
     *,

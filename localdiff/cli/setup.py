@@ -1,7 +1,6 @@
 """The command line of this machine: `localdiff doctor`, `localdiff config` and `localdiff completion`.
 
-Knows option names and help texts; computes nothing, and loads what a command needs when it runs. `localdiff.cli` adds
-the commands.
+Knows option names and help texts; computes nothing, and loads what a command needs when it runs.
 """
 
 from __future__ import annotations
@@ -23,16 +22,12 @@ _Key: TypeAlias = Annotated[
 ]
 _Value: TypeAlias = Annotated[str, typer.Argument(metavar="VALUE", help="Its value, without TOML quotes.")]
 
-config_app = typer.Typer(cls=Group)
+app = typer.Typer()
+config_app = typer.Typer(name="config", cls=Group)
+app.add_typer(config_app)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to the program."""
-    app.command("doctor", cls=Command)(doctor_command)
-    app.add_typer(config_app, name="config")
-    app.command("completion", cls=Command)(completion_command)
-
-
+@app.command("doctor", cls=Command)
 def doctor_command(
     context: typer.Context,
     quick: Annotated[bool, typer.Option("--quick", help="Skip whatever needs torch; takes a few seconds.")] = False,
@@ -105,6 +100,7 @@ def unset_command(context: typer.Context, key: _Key) -> int:
     return set_setting(decide_streams(context), key, None)
 
 
+@app.command("completion", cls=Command)
 def completion_command(
     context: typer.Context,
     shell: Annotated[

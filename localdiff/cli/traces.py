@@ -1,7 +1,6 @@
 """The command line of traces: `localdiff replay` and `localdiff trace`.
 
-Knows option names and help texts; computes nothing, and loads what a command needs when it runs. `localdiff.cli` adds
-the commands.
+Knows option names and help texts; computes nothing, and loads what a command needs when it runs.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ from localdiff.ui.output import Color
 from localdiff.view.palette import PaletteName
 from quant.released import MODEL
 
+app = typer.Typer()
 trace = typer.Typer(name="trace", cls=Group, help="Check recorded runs and compare them.")
+app.add_typer(trace)
 
 _FORM = "Other formats"
 _RUN = "Both runs"
@@ -33,12 +34,7 @@ _PAGE = "Write to FILE; .html makes it a page."
 _Quiet: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help=options.QUIET)]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to the program."""
-    app.command("replay", cls=configured("ui.palette", "ui.color"))(replay_command)
-    app.add_typer(trace)
-
-
+@app.command("replay", cls=configured("ui.palette", "ui.color"))
 def replay_command(
     context: typer.Context,
     file: Annotated[

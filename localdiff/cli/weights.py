@@ -1,6 +1,6 @@
 """The command line of weights: `localdiff quantize` and `localdiff models`.
 
-Knows option names and help texts; computes nothing. `localdiff.cli` adds the commands.
+Knows option names and help texts; computes nothing.
 """
 
 from __future__ import annotations
@@ -21,20 +21,16 @@ from localdiff.ui.question import asker
 from quant import DEFAULT_RECIPE, RECIPES
 from quant.released import MODEL
 
+app = typer.Typer()
+models = typer.Typer(name="models", cls=Group)
+app.add_typer(models)
+
 _RESULT = "Result"
 _HUB = "Hub"
 _RUN = "Process"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to the program."""
-    app.command("quantize", cls=configured("recipe", "device", "ui.color"))(quantize_command)
-    models = typer.Typer(cls=Group, invoke_without_command=True)
-    models.callback()(models_command)
-    models.command("rm", cls=Command)(remove_command)
-    app.add_typer(models, name="models")
-
-
+@app.command("quantize", cls=configured("recipe", "device", "ui.color"))
 def quantize_command(
     context: typer.Context,
     model: Annotated[
@@ -122,6 +118,7 @@ def quantize_command(
     return quantize(request, streams)
 
 
+@models.callback(invoke_without_command=True)
 def models_command(
     context: typer.Context,
     json: options.Json = False,
@@ -132,6 +129,7 @@ def models_command(
     return list_models(decide_streams(context), as_json=json)
 
 
+@models.command("rm", cls=Command)
 def remove_command(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name that `localdiff models` lists.")],
