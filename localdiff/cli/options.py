@@ -98,23 +98,6 @@ PromptFile: TypeAlias = Annotated[
 ]
 System: TypeAlias = Annotated[str | None, typer.Option("-s", "--system", metavar="TEXT", help="System prompt.")]
 Think: TypeAlias = Annotated[bool, typer.Option("--think/--no-think", help="Let the model think before it answers.")]
-Model: TypeAlias = Annotated[
-    str | None,
-    model_option(
-        "demo (the small model of this package), a name that `localdiff models` lists, a directory, or a Hub id such "
-        "as OWNER/NAME. Default: the quantized released model, else the only other quantized model here; never demo, "
-        "quantized or not."
-    ),
-]
-Adapter: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADAPTER",
-        help="Low-rank adapter (LoRA) to add to the model: a directory that PEFT saved, or the name of one that comes "
-        "with this package.",
-        rich_help_panel=MODEL,
-    ),
-]
 Revision: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="REV", help="Branch, tag or commit of a model from the Hub.", rich_help_panel=MODEL),
@@ -171,72 +154,6 @@ ContextSize: TypeAlias = Annotated[
         rich_help_panel=LENGTH,
     ),
 ]
-Steps: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="Maximum denoise steps per block. The temperature schedule spans these N steps, so it changes with N.",
-        rich_help_panel=SAMPLER,
-    ),
-]
-Cap: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="Stop every block after at most N steps. Only cuts the loop short; the temperature schedule is unchanged.",
-        rich_help_panel=SAMPLER,
-    ),
-]
-EntropyBound: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        metavar="NATS",
-        help="A step accepts positions while the entropies of surer ones sum to at most this.",
-        rich_help_panel=SAMPLER,
-    ),
-]
-TMin: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        "--t-min",
-        metavar="T",
-        help="Temperature that the steps cool down to; the last step is just above it.",
-        rich_help_panel=SAMPLER,
-    ),
-]
-TMax: TypeAlias = Annotated[
-    float | None,
-    typer.Option("--t-max", metavar="T", help="Temperature of the first step.", rich_help_panel=SAMPLER),
-]
-Temperature: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        metavar="T",
-        help="One temperature for every step, in place of --t-min and --t-max. 0 takes the most probable "
-        "token instead of drawing one, and keeps the schedule.",
-        rich_help_panel=SAMPLER,
-    ),
-]
-Stability: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="Number of steps for which the draft must stay the same before a block may stop.",
-        rich_help_panel=SAMPLER,
-    ),
-]
-Confidence: TypeAlias = Annotated[
-    float | None,
-    typer.Option(metavar="NATS", help="Mean entropy below which a block may stop.", rich_help_panel=SAMPLER),
-]
-Seed: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="Seed of the noise; the same seed gives the same text on the same device. Random if not given.",
-        rich_help_panel=SAMPLER,
-    ),
-]
 Live: TypeAlias = Annotated[
     LiveOption | None,
     typer.Option(
@@ -263,8 +180,23 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON ob
 class ModelOptions:
     """Which model answers, and where; fields of `ModelChoice`."""
 
-    model: Model = None
-    adapter: Adapter = None
+    model: Annotated[
+        str | None,
+        model_option(
+            "demo (the small model of this package), a name that `localdiff models` lists, a directory, or a Hub id "
+            "such as OWNER/NAME. Default: the quantized released model, else the only other quantized model here; "
+            "never demo, quantized or not."
+        ),
+    ] = None
+    adapter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADAPTER",
+            help="Low-rank adapter (LoRA) to add to the model: a directory that PEFT saved, or the name of one that "
+            "comes with this package.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
     revision: Revision = None
     offline: Offline = False
     yes: Yes = False
@@ -282,15 +214,73 @@ class AnswerOptions:
     think: Think = False
     max_tokens: MaxTokens = ANSWER_SIZE
     context_size: ContextSize = CONTEXT_SIZE
-    steps: Steps = None
-    cap: Cap = None
-    entropy_bound: EntropyBound = None
-    t_min: TMin = None
-    t_max: TMax = None
-    temperature: Temperature = None
-    stability: Stability = None
-    confidence: Confidence = None
-    seed: Seed = None
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Maximum denoise steps per block. The temperature schedule spans these N steps, so it changes with N.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = None
+    cap: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Stop every block after at most N steps. Only cuts the loop short; the temperature schedule is "
+            "unchanged.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = None
+    entropy_bound: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NATS",
+            help="A step accepts positions while the entropies of surer ones sum to at most this.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = None
+    t_min: Annotated[
+        float | None,
+        typer.Option(
+            "--t-min",
+            metavar="T",
+            help="Temperature that the steps cool down to; the last step is just above it.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = None
+    t_max: Annotated[
+        float | None,
+        typer.Option("--t-max", metavar="T", help="Temperature of the first step.", rich_help_panel=SAMPLER),
+    ] = None
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            metavar="T",
+            help="One temperature for every step, in place of --t-min and --t-max. 0 takes the most probable "
+            "token instead of drawing one, and keeps the schedule.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = None
+    stability: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Number of steps for which the draft must stay the same before a block may stop.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = None
+    confidence: Annotated[
+        float | None,
+        typer.Option(metavar="NATS", help="Mean entropy below which a block may stop.", rich_help_panel=SAMPLER),
+    ] = None
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Seed of the noise; the same seed gives the same text on the same device. Random if not given.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = None
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
