@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from localdiff.config import MIN_FPS
+from localdiff.config import KEYS
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.ui.live import DEFAULT_FPS, LiveView
 from localdiff.ui.output import Color, Output, Stream
@@ -45,8 +45,7 @@ class LiveOptions:
     color: Color | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.fps) and self.fps >= MIN_FPS):
-            raise ArgumentError(f"{{fps}} must be a finite number >= {MIN_FPS}", fps=self.fps)
+        KEYS["ui.fps"].checked(self.fps)
         if not (math.isfinite(self.slow) and self.slow >= 0):
             raise ArgumentError("{slow} must be a finite number >= 0", slow=self.slow)
 

@@ -10,12 +10,11 @@ Knows strings, numbers and where they came from; knows no command and nothing th
 """
 
 from localdiff.config.environment import is_set, strange_variables
-from localdiff.config.keys import KEYS, MIN_FPS, Key, name_settings
+from localdiff.config.keys import KEYS, Key, name_settings
 from localdiff.config.settings import Settings, load_settings, read_settings
 
 __all__ = [
     "KEYS",
-    "MIN_FPS",
     "Key",
     "Settings",
     "is_set",
