@@ -9,9 +9,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import BinaryIO
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import BinaryIO, TypeAlias
 
 from localdiff.errors import UsageError
 from localdiff.paths import expanded
@@ -36,53 +35,47 @@ class NoPromptError(UsageError):
     """No prompt was given, and none is piped in."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Waiting:
-    """Says on stderr that standard input is being read.
+Reading: TypeAlias = Callable[[BinaryIO, bool], AbstractContextManager[None]]
+"""Tells the user while standard input is read; the argument after it says whether it is added to a prompt."""
 
-    Attributes:
-        output: the streams.
+
+@contextmanager
+def reading(output: Output, stdin: BinaryIO, adds: bool, *, shown: bool = True) -> Iterator[None]:
+    """Says on stderr that standard input is being read: at once where somebody must type, after a while for a pipe.
+
+    Args:
+        adds: the input is added to an existing prompt. Only then is it said where stderr is not a terminal, for
+            example of a command over ssh, whose input never ends, and which nobody meant to be read.
         shown: whether a status line may be shown.
     """
-
-    output: Output
-    shown: bool = True
-
-    @contextmanager
-    def reading(self, stdin: BinaryIO, *, adds: bool) -> Iterator[None]:
-        """Say so until the end of the block: at once where somebody must type, after a while for a pipe.
-
-        `adds`: the input is added to an existing prompt. Only then is it said where stderr is not a terminal, for
-        example of a command over ssh, whose input never ends, and which nobody meant to be read.
-        """
-        if is_terminal(stdin):
-            if self.output.notes:
-                end = "Ctrl-Z and Enter end it" if sys.platform == "win32" else "Ctrl-D ends it"
-                self.output.stderr.say(f"Reading the prompt from the terminal; {end}.")
-            yield
-            return
-        status = StatusLine(self.output.stderr, shown=self.shown and not self.output.quiet)
-        words, say, delay = "reading the prompt from standard input", status.show, DELAY
-        if adds:
-            words = "reading standard input, too; `< /dev/null` leaves it out"
-            if not self.output.stderr.terminal:
-                say, delay = self.output.warning, LONG_DELAY
-        timer = threading.Timer(delay, say, [words])
-        timer.daemon = True  # a terminal that is held with Ctrl-S may block it for ever
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join(_PATIENCE)
-            status.clear()
+    if is_terminal(stdin):
+        if output.notes:
+            end = "Ctrl-Z and Enter end it" if sys.platform == "win32" else "Ctrl-D ends it"
+            output.stderr.say(f"Reading the prompt from the terminal; {end}.")
+        yield
+        return
+    status = StatusLine(output.stderr, shown=shown and not output.quiet)
+    words, say, delay = "reading the prompt from standard input", status.show, DELAY
+    if adds:
+        words = "reading standard input, too; `< /dev/null` leaves it out"
+        if not output.stderr.terminal:
+            say, delay = output.warning, LONG_DELAY
+    timer = threading.Timer(delay, say, [words])
+    timer.daemon = True  # a terminal that is held with Ctrl-S may block it for ever
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join(_PATIENCE)
+        status.clear()
 
 
 def read_prompt(
     argument: str | None,
     file: str | None,
     stdin: BinaryIO | None,
-    waiting: Waiting | None = None,
+    waiting: Reading = lambda _stdin, _adds: nullcontext(),
     check: Callable[[], None] = lambda: None,
 ) -> str:
     """Compose the prompt.
@@ -126,10 +119,10 @@ def read_prompt(
     return f"{before}\n\n{_decode_text(piped, 'standard input')}"
 
 
-def _read_stdin(stdin: BinaryIO | None, waiting: Waiting | None, *, adds: bool) -> bytes:
+def _read_stdin(stdin: BinaryIO | None, waiting: Reading, *, adds: bool) -> bytes:
     if stdin is None:
         return b""
-    with nullcontext() if waiting is None else waiting.reading(stdin, adds=adds):
+    with waiting(stdin, adds):
         return read_bytes(stdin, "standard input")
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -21,7 +22,7 @@ from localdiff.commands.live import LiveMode, LiveOptions, leaves_screen, live_v
 from localdiff.commands.loading import Loading, hashing_shown_by
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
-from localdiff.commands.prompt import Waiting, read_prompt
+from localdiff.commands.prompt import read_prompt, reading
 from localdiff.commands.record import RecordOptions, trace_file
 from localdiff.commands.run_file import STDOUT, FileObserver, event_recorders
 from localdiff.errors import INTERRUPTED, UsageError
@@ -81,7 +82,7 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None) -> int:
     """
     _refuse_contradictions(request, output)
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
-    waiting = Waiting(output=output, shown=mode != "off")
+    waiting = partial(reading, output, shown=mode != "off")
     target = None if request.output is None else output_file(request.output, inputs=[request.file])
     prompt = read_prompt(request.prompt, request.file, stdin, waiting, request.choice.check_names)
     output = replace(output, yields=request.output is None and leaves_screen(request.live, output))

@@ -386,7 +386,7 @@ def test_a_pipe_that_does_not_end_is_named_once_where_stderr_is_no_terminal(
     monkeypatch.setattr(prompt, "LONG_DELAY", 0.0)
     log = CapturedStream()
     output = Output(stdout=Stream(file=CapturedStream()), stderr=Stream(file=log), quiet=quiet)
-    with prompt.Waiting(output=output).reading(io.BytesIO(), adds=adds):
+    with prompt.reading(output, io.BytesIO(), adds):
         deadline = time.monotonic() + (TIMEOUT if said else 2 * DELAY)
         while (not said or log.text() != said) and time.monotonic() < deadline:
             time.sleep(0.01)
