@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from localdiff.view.canvas_state import CanvasState
@@ -75,12 +76,13 @@ class CellMaker:
     Attributes:
         noise: the cell of a position about which nothing is known: always equal, so noise never moves the page.
         end: the sign that nothing follows.
+        token: `_token`, but for cells that it has made before.
     """
 
     def __init__(self, *, pieces: Pieces, palette: Palette) -> None:
         self._pieces = pieces
         self._palette = palette
-        self._cells: dict[int, tuple[Cell, ...] | None] = {}
+        self.token = lru_cache(_CACHE_LIMIT)(self._token)
         noise = palette.glyphs.noise
         self.noise = Cell(Span(noise, text_width(noise), palette.stages[NOISE]), 1, True, 0)
         self.end = self._sign_cell("end")
@@ -113,7 +115,6 @@ class CellMaker:
         position, end = 0, state.end
         old = ids if before is None else before
         changed = [was != now for was, now in zip(old[:end], ids[:end], strict=True)]
-        token_cells = self.tokens(ids[:end], stages[:end], changed)
         while position < end:
             stage = stages[position]
             if stage == NOISE:
@@ -121,10 +122,11 @@ class CellMaker:
                 owners.append(position)
                 position += 1
                 continue
-            token, piece = ids[position], token_cells[position]
+            token = ids[position]
+            piece = self.token(token, stage, changed[position])
             if piece is None:
-                stop = position
-                while stop < end and stages[stop] != NOISE and token_cells[stop] is None:
+                stop = position + 1
+                while stop < end and stages[stop] != NOISE and self.token(ids[stop], stage, False) is None:
                     stop += 1
                 for part in self.byte_run(ids[position:stop], stages[position:stop], changed[position:stop]):
                     cells += part
@@ -142,32 +144,8 @@ class CellMaker:
             owners.append(end)
         return cells, owners
 
-    def token(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...] | None:
+    def _token(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...] | None:
         """The cells of a token, underlined if it has `changed`; None for a byte piece, which is not text by itself."""
-        key = (token << 3) | (stage << 1) | changed
-        try:
-            return self._cells[key]
-        except KeyError:
-            if len(self._cells) >= _CACHE_LIMIT:
-                self._cells.clear()
-            cells = self._cells[key] = self._make(token, stage, changed)
-            return cells
-
-    def tokens(
-        self, tokens: Sequence[int], stages: Sequence[int], changed: Sequence[bool]
-    ) -> list[tuple[Cell, ...] | None]:
-        """As `token` for many positions, most of which are usually cached; None for noise, too."""
-        positions = list(zip(tokens, stages, changed, strict=True))
-        cache = self._cells
-        try:
-            return [
-                None if stage == NOISE else cache[(token << 3) | (stage << 1) | is_new]
-                for token, stage, is_new in positions
-            ]
-        except KeyError:
-            return [None if position[1] == NOISE else self.token(*position) for position in positions]
-
-    def _make(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...] | None:
         piece = self._pieces.piece(token)
         if self._pieces.is_special(token):
             return (self._sign_cell(sign_name(piece)),)

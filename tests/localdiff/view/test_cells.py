@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from localdiff.view.cells import Cell, CellMaker, byte_of, sign_name
 from localdiff.view.palette import ASCII, DARK, FORMING, LEANING, NOISE, SETTLED, Palette
-from tests.fakes.canvas import Vocabulary, pieces_of
+from tests.fakes.canvas import Vocabulary
 
 PIECES = [" the", "\u2581the", "ing", "\n\n", "    ", "日本", "internationalization", "\u093f", "a\tb", "", "🙂"]
 VOCABULARY = Vocabulary()
@@ -154,25 +152,3 @@ def test_committed_text_has_real_line_breaks_and_no_signs() -> None:
     cells = maker().committed("two words\n\n\x1b[2Jx")
     assert text_of(cells) == "two words▯[2Jx"
     assert sum(cell.breaks for cell in cells) == 2
-
-
-def test_many_positions_at_once_are_what_they_are_one_by_one() -> None:
-    rng = random.Random(7)
-    tokens = [rng.choice([*ID.values(), VOCABULARY.id_of("<0x1B>")]) for _ in range(200)]
-    stages = [rng.choice([SETTLED, LEANING, FORMING, NOISE]) for _ in tokens]
-    changed = [rng.random() < 0.5 for _ in tokens]
-    cells = maker()
-    one_by_one = [
-        None if stage == NOISE else maker().token(token, stage, is_new)
-        for token, stage, is_new in zip(tokens, stages, changed, strict=True)
-    ]
-    assert cells.tokens(tokens, stages, changed) == one_by_one, "none was seen before"
-    assert cells.tokens(tokens, stages, changed) == one_by_one, "all were seen before"
-
-
-def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localdiff.view.cells._CACHE_LIMIT", 100)
-    cells = CellMaker(pieces=pieces_of(lambda token: f" {token}"), palette=DARK)
-    for token in range(250):
-        cells.token(token, SETTLED, False)
-    assert len(cells._cells) == 50
