@@ -16,7 +16,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -241,15 +241,11 @@ class Routing:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Keeps what the routers choose inside."""
-        hooks = [
-            router.register_forward_hook(lambda _module, _inputs, routed: self._expert_ids.append(routed[0]))
-            for router in self._routers
-        ]
-        try:
+        with ExitStack() as hooks:
+            for router in self._routers:
+                keep = router.register_forward_hook(lambda _module, _inputs, routed: self._expert_ids.append(routed[0]))
+                hooks.enter_context(keep)
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     @property
     def experts_hit(self) -> float:

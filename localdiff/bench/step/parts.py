@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
@@ -68,33 +69,19 @@ class PartClock:
     @contextmanager
     def watching(self, network: DiffusionGemma) -> Iterator[None]:
         """Hooks the clock to the parts of a network, until the end of the block."""
-        undo = [self._hook(module, part, layer) for module, part, layer in _modules(network)]
         embedding, conditioning = network.embed_tokens, network.self_conditioning
-        undo += [
-            self._replace(network, "rows", "norms, residuals"),  # a static step does not call the network as a whole
-            self._replace(embedding, "logits", "head"),
-            self._replace(embedding, "soft", "self-conditioning"),
-            self._replace(embedding, "mean", "self-conditioning"),
-            self._replace(conditioning, "condition", "self-conditioning"),
-        ]
-        try:
+        with ExitStack() as stack:
+            for module, part, layer in _modules(network):
+                stack.enter_context(module.register_forward_pre_hook(partial(self._enter, (part, layer))))
+                stack.enter_context(module.register_forward_hook(self._leave))
+            self._replace(stack, network, "rows", "norms, residuals")  # static steps do not call it as a whole
+            self._replace(stack, embedding, "logits", "head")
+            self._replace(stack, embedding, "soft", "self-conditioning")
+            self._replace(stack, embedding, "mean", "self-conditioning")
+            self._replace(stack, conditioning, "condition", "self-conditioning")
             yield
-        finally:
-            for action in undo:
-                action()
 
-    def _hook(self, module: nn.Module, part: Part, layer: int | None) -> Callable[[], None]:
-        place = (part, layer)
-        before = module.register_forward_pre_hook(lambda *_: self._enter(place))
-        after = module.register_forward_hook(lambda *_: self._leave())
-
-        def undo() -> None:
-            before.remove()
-            after.remove()
-
-        return undo
-
-    def _replace(self, module: nn.Module, name: str, part: Part) -> Callable[[], None]:
+    def _replace(self, stack: ExitStack, module: nn.Module, name: str, part: Part) -> None:
         method = getattr(module, name)
 
         def timed(*args: Any) -> Any:
@@ -102,13 +89,13 @@ class PartClock:
                 return method(*args)
 
         setattr(module, name, timed)
-        return lambda: delattr(module, name)
+        stack.callback(delattr, module, name)
 
-    def _enter(self, place: Place) -> None:
+    def _enter(self, place: Place, *_inputs: object) -> None:
         self._count()
         self._stack.append(place)
 
-    def _leave(self) -> None:
+    def _leave(self, *_outputs: object) -> None:
         self._count()
         self._stack.pop()
 
