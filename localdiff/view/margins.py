@@ -22,23 +22,13 @@ from localdiff.view.widths import clip, text_width
 
 STOPPING = "stopping after this step"
 
-_FIGURES = re.compile(r"(?:≤|<=)?\d[\d,.]*(?:/(?:≤|<=)?[\d,]+)?")
+_FIGURES = re.compile(r"((?:≤|<=)?\d[\d,.]*(?:/(?:≤|<=)?[\d,]+)?)")
 
 
 def _styled(text: str, columns: int, palette: Palette) -> Row:
     """Figures plain, words faint, cut to `columns`."""
-    text = clip(text, columns)
-    spans: list[Span] = []
-    position = 0
-    for match in _FIGURES.finditer(text):
-        if match.start() > position:
-            words = text[position : match.start()]
-            spans.append(Span(words, text_width(words), palette.chrome))
-        spans.append(Span(match[0], text_width(match[0]), PLAIN))
-        position = match.end()
-    if position < len(text):
-        spans.append(Span(text[position:], text_width(text[position:]), palette.chrome))
-    return tuple(spans)
+    parts = enumerate(_FIGURES.split(clip(text, columns)))
+    return tuple(Span(part, text_width(part), PLAIN if index % 2 else palette.chrome) for index, part in parts if part)
 
 
 def _fitting(variants: Sequence[Sequence[str]], columns: int, palette: Palette) -> Row:
