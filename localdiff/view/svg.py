@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 
 from localdiff.view.palette import Palette
 from localdiff.view.style import Row, Span, Style
@@ -85,16 +86,12 @@ def animation(shots: Sequence[Shot], *, columns: int, palette: Palette) -> str:
 
 def _stretches(shots: Sequence[Shot], y: int) -> Iterator[tuple[Row, float, float]]:
     """What row `y` shows, with start and end times."""
-    clock = start = 0.0
-    shown: Row = ()
-    for shot in shots:
-        row = shot.rows[y] if y < len(shot.rows) else ()
-        if row != shown:
-            if clock > start:
-                yield shown, start, clock
-            shown, start = row, clock
-        clock += shot.seconds
-    yield shown, start, clock
+    clock = 0.0
+    for row, same in groupby(shots, lambda shot: shot.rows[y] if y < len(shot.rows) else ()):
+        start = clock
+        for shot in same:
+            clock += shot.seconds
+        yield row, start, clock
 
 
 def _rule(name: str, start: float, stop: float, seconds: float, *, is_last: bool) -> str:
