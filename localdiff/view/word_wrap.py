@@ -55,7 +55,7 @@ class WordWrap:
 
     def _placed(self, gap: str, word: str, newline: str, columns: int) -> str:
         """A word with the blanks before it, on this row or on a new one."""
-        start = _behind_blanks(self._used, gap)
+        start = len((self._used * " " + gap).expandtabs(_TAB_COLUMNS))
         if word:
             if self._marks.lead:
                 self._indent = start if start <= columns // 2 else 0
@@ -80,12 +80,6 @@ def wrapped(text: str, columns: int) -> str:
     """A whole safe text, broken as `WordWrap` breaks it."""
     wrap = WordWrap(lambda: columns)
     return wrap.add(text) + wrap.end()
-
-
-def _behind_blanks(used: int, blanks: str) -> int:
-    for blank in blanks:
-        used += _TAB_COLUMNS - used % _TAB_COLUMNS if blank == "\t" else 1
-    return used
 
 
 def _behind(used: int, word: str, columns: int) -> int:
