@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from traceback import walk_stack
 from types import FrameType
 from typing import TypeAlias
 
@@ -70,7 +71,8 @@ def _noted(raised: list[BaseException]) -> Iterator[None]:
 
 def _noting(handler: Handler, raised: list[BaseException]) -> Handler:
     def handle(number: int, frame: FrameType | None) -> None:
-        if any(each.f_globals.get("__name__") == _ABORTS for each in _stack(frame)):
+        frames = () if frame is None else walk_stack(frame)
+        if any(each.f_globals.get("__name__") == _ABORTS for each, _ in frames):
             again = threading.Timer(_SOON, _send, [number])
             again.daemon = True
             again.start()
@@ -82,13 +84,6 @@ def _noting(handler: Handler, raised: list[BaseException]) -> Handler:
             raise
 
     return handle
-
-
-def _stack(frame: FrameType | None) -> Iterator[FrameType]:
-    """A frame, and its callers."""
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _send(number: int) -> None:
