@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from statistics import fmean
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias
 
 from localdiff.bench.quality.answers import Answer, ask
 from localdiff.bench.quality.canvases import Canvas, Predictions, agreement, divergence, predict
@@ -34,16 +34,12 @@ _TOO_LONG = "leave it out, or raise `--context` where the model takes more"
 Progress: TypeAlias = Callable[[str], None]
 """Called with a line about progress."""
 
-R = TypeVar("R")
+Found: TypeAlias = tuple[list[Answer], tuple[Canvas, ...], Predictions | None]
+Runner: TypeAlias = Callable[[Engine, Sequence[Callable[[Engine], Found]]], list[Found]]
+"""Runs generating tasks on a loaded engine; returns what they found in the order of the tasks."""
 
 
-class Runner(Protocol):
-    """Runs generating tasks on a loaded engine; returns their results in the order of the tasks."""
-
-    def __call__(self, engine: Engine, tasks: Sequence[Callable[[Engine], R]], /) -> list[R]: ...
-
-
-def one_by_one(engine: Engine, tasks: Sequence[Callable[[Engine], R]]) -> list[R]:
+def one_by_one(engine: Engine, tasks: Sequence[Callable[[Engine], Found]]) -> list[Found]:
     """The plain `Runner`."""
     return [task(engine) for task in tasks]
 
@@ -185,7 +181,7 @@ def _observe(
     _require_room(engine, questions, options[0])
     number = count(1)
 
-    def work(index: int, engine: Engine) -> tuple[list[Answer], tuple[Canvas, ...], Predictions | None]:
+    def work(index: int, engine: Engine) -> Found:
         question = questions[index]
         progress(f"{which} model: question {next(number):,} of {len(questions):,} ({question.group})")
         runs = [ask(engine, question, each) for each in options]
