@@ -41,13 +41,13 @@ class QualityRequest:
     """
 
     models: tuple[str, ...]
-    skills: tuple[str, ...] = ()
-    count: int = 100
-    prompts: Path | None = None
-    seeds: int = 5
-    options: GenerateOptions = GenerateOptions(seed=0)
-    choice: ModelChoice = ModelChoice()
-    json: bool = False
+    skills: tuple[str, ...]
+    count: int
+    prompts: Path | None
+    seeds: int
+    options: GenerateOptions
+    choice: ModelChoice
+    json: bool
 
 
 def bench_quality(request: QualityRequest, output: Output) -> int:

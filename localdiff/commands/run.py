@@ -56,14 +56,14 @@ class RunRequest:
     """
 
     options: GenerateOptions
-    choice: ModelChoice = ModelChoice()
-    live: LiveOptions = LiveOptions()
-    prompt: str | None = None
-    file: str | None = None
-    output: Path | None = None
-    json: bool = False
-    events: str | None = None
-    record: RecordOptions = RecordOptions()
+    choice: ModelChoice
+    live: LiveOptions
+    prompt: str | None
+    file: str | None
+    output: Path | None
+    json: bool
+    events: str | None
+    record: RecordOptions
 
 
 def load_engine(request: RunRequest, loading: Loading) -> Engine:
