@@ -24,8 +24,8 @@ import localdiff.kernels
 import quant.cuda
 from localdiff.errors import ResourceError
 from localdiff.kernels.attention import AttentionTile
+from localdiff.machine.private_file import make_private_folder, write_private
 from localdiff.paths import shown, state_dir
-from localdiff.private_file import make_private_folder, write_private
 from localdiff.strict_json import Malformed, decode, parse
 from quant.cuda.switches import is_plain
 from quant.cuda.tiles import ExpertTile, Tile

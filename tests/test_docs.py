@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from localdiff import Engine, GenerateOptions, model_reference
+from localdiff import Engine, GenerateOptions
+from localdiff.checkpoints import model_reference
 from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.pages import canvas_picture, terminal_page
 from tests.pages.cli_reference import render

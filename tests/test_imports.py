@@ -22,236 +22,76 @@ EVERYWHERE = {
     *("sizes", "utf8"),
 }
 
-ALLOWED: dict[str, set[str]] = {
-    "__init__": {"conversation", "engine", "events"},
-    "__main__": {"cli"},
-    "cli": {
-        "abandonable",
-        "adapter_reference",
-        "chat",
-        "commands",
-        "garbage",
-        "quant",
-        "model_store",
-        "stored_model",
-        "ui",
-        "view",
-    },
-    "commands": {
-        "adapter_reference",
-        "chat",
-        "conversation",
-        "disk_space",
-        "download_plan",
-        "garbage",
-        "ui",
-        "view",
-        "trace",
-        "engine",
-        "engine.loadable",
-        "hub",
-        "load",
-        "quant",
-        "quant.codecs",
-        "quant.cpu",
-        "quant.files",
-        "quant.jobs",
-        "quant.planning",
-        "bench",
-        "doctor",
-        "events",
-        "load_progress",
-        "model_reference",
-        "model_store",
-        "stored_model",
-        "private_file",
-        "quantizing",
-        "output_lock",
-        "verification_record",
-    },
-    "quantizing": {
-        "disk_space",
-        "fetching",
-        "hub",
-        "memory_account",
-        "model_reference",
-        "stored_model",
-        "quant",
-        "quant.codecs",
-        "quant.files",
-        "quant.jobs",
-        "quant.planning",
-        "verification_record",
-        "view",
-        "weight_hashes",
-    },
-    "chat": {"ui", "view", "strict_json", "events", "private_file"},
-    "ui": {"view", "events"},
-    "view": {"events"},
-    "trace": {"adapter_reference", "view", "events", "hub", "quant", "strict_json", "weight_hashes"},
-    "trace.runs": {"events", "trace", "engine", "diffusion"},
-    "conversation": {"engine", "text", "events"},
-    "engine": {
-        "children",
-        "diffusion",
-        "download_plan",
-        "model",
-        "text",
-        "events",
-        "denoising",
-        "hardware",
-        "load_progress",
-        "memory_account",
-    },
-    "engine.opening": {
-        "adapter",
-        "denoising",
-        "download_plan",
-        "engine.loadable",
-        "fetching",
-        "load",
-        "load_progress",
-        "quant",
-        "verification_record",
-    },
-    "engine.loadable": {"diffusion", "load", "text"},
-    "identity": set(),
-    "denoising": {
-        "children",
-        "diffusion",
-        "events",
-        "kernels",
-        "load_progress",
-        "model",
-        "quant.cpu",
-        "quant.cuda",
-        "quant.modules",
-    },
-    "children": set(),
-    "text": {"events"},
-    "hardware": set(),
-    "host_memory": {"quant"},
-    "memory_account": {"diffusion", "model", "quant.cuda", "quant.modules", "quant.planning"},
-    "fetching": {
-        "abandonable",
-        "disk_space",
-        "download_plan",
-        "hub",
-        "load",
-        "load_progress",
-        "model",
-        "model_reference",
-        "quant",
-        "quant.files",
-        "quant.planning",
-    },
-    "load": {
-        "timed_tiles",
-        "children",
-        "host_memory",
-        "memory_account",
-        "adapter",
-        "kernels",
-        "load_progress",
-        "model",
-        "quant",
-        "quant.codecs",
-        "quant.cpu",
-        "quant.cuda",
-        "quant.files",
-        "quant.jobs",
-        "quant.modules",
-    },
-    "hub": {"model_reference", "quant"},
-    "model_reference": {"adapter_reference", "model_store", "quant"},
-    "model_store": {"quant", "stored_model"},
-    "stored_model": {"output_lock", "quant", "verification_record"},
-    "output_lock": set(),
-    "verification_record": {"directory_record", "quant"},
-    "weight_hashes": {"directory_record", "quant"},
-    "directory_record": {"private_file"},
-    "diffusion": set(),
-    "model": {"quant.cpu", "quant.cuda", "quant.modules", "kernels"},
-    "adapter": {"adapter_reference", "model", "quant", "quant.modules"},
-    "adapter_reference": set(),
-    "kernels": {"diffusion", "quant", "quant.cuda"},
-    "timed_tiles": {"kernels", "private_file", "quant.cuda", "strict_json"},
-    "demo": {"conversation", "engine", "events"},
-    "demo.training": {"adapter", "demo", "diffusion", "engine", "load", "model", "quant.files"},
-    "bench": {
-        "demo",
-        "download_plan",
-        "engine",
-        "denoising",
-        "diffusion",
-        "fetching",
-        "model",
-        "events",
-        "load",
-        "hardware",
-        "memory_account",
-        "quant",
-        "quant.codecs",
-        "quant.cpu",
-        "quant.cuda",
-        "quant.modules",
-        "kernels",
-        "output_lock",
-        "strict_json",
-        "timed_tiles",
-        "view",
-    },
-    "doctor": {
-        "abandonable",
-        "children",
-        "diffusion",
-        "engine",
-        "events",
-        "load",
-        "hub",
-        "quant",
-        "quant.codecs",
-        "quant.cpu",
-        "quant.cuda",
-        "quant.modules",
-        "quant.planning",
-        "ui",
-        "view",
-        "bench",
-        "model_reference",
-        "model_store",
-        "stored_model",
-        "hardware",
-        "host_memory",
-        "memory_account",
-        "strict_json",
-    },
-    "errors": set(),
-    "failures": set(),
-    "config": {"quant"},
-    "paths": set(),
-    "options": set(),
-    "sizes": set(),
-    "utf8": set(),
-    "checkpoint_files": set(),
-    "quoting": set(),
-    "abandonable": set(),
-    "garbage": set(),
-    "events": set(),
-    "load_progress": set(),
-    "download_plan": set(),
-    "disk_space": set(),
-    "strict_json": set(),
-    "private_file": {"quant"},
-    "quant": set(),
-    "quant.codecs": {"quant"},
-    "quant.files": {"quant", "quant.codecs"},
-    "quant.planning": {"quant", "quant.codecs", "quant.files"},
-    "quant.jobs": {"quant", "quant.codecs", "quant.files", "quant.planning"},
-    "quant.modules": {"quant", "quant.codecs"},
-    "quant.cpu": {"quant", "quant.codecs", "quant.modules"},
-    "quant.cuda": {"quant", "quant.codecs", "quant.modules"},
-}
+
+def _rules(text: str) -> dict[str, set[str]]:
+    """From lines of `room: other rooms`; a line that is indented further continues the one before it."""
+    rooms = re.findall(r"^ {4}(\S+):((?:.|\n {8})*)$", text, re.MULTILINE)
+    return {room: set(others.split()) for room, others in rooms}
+
+
+ALLOWED = _rules("""
+    __init__: conversation engine events
+    __main__: cli
+    cli: chat checkpoints commands machine quant ui view
+    commands: bench chat checkpoints conversation doctor download_plan engine engine.loadable events hub load
+        load_progress machine quant quant.codecs quant.cpu quant.files quant.jobs quant.planning quantizing trace ui
+        view
+    quantizing: checkpoints fetching hub machine memory_account quant quant.codecs quant.files quant.jobs
+        quant.planning view
+    chat: events machine strict_json ui view
+    ui: events view
+    view: events
+    trace: checkpoints events hub quant strict_json view
+    trace.runs: diffusion engine events trace
+    conversation: engine events text
+    engine: denoising diffusion download_plan events load_progress machine machine.hardware memory_account model text
+    engine.opening: adapter checkpoints denoising download_plan engine.loadable fetching load load_progress quant
+    engine.loadable: diffusion load text
+    identity:
+    denoising: diffusion events kernels load_progress machine model quant.cpu quant.cuda quant.modules
+    text: events
+    memory_account: diffusion model quant.cuda quant.modules quant.planning
+    fetching: checkpoints download_plan hub load load_progress machine model quant quant.files quant.planning
+    load: adapter kernels load_progress machine memory_account model quant quant.codecs quant.cpu quant.cuda
+        quant.files quant.jobs quant.modules timed_tiles
+    hub: checkpoints quant
+    checkpoints: machine quant
+    machine: quant
+    machine.hardware:
+    diffusion:
+    model: kernels quant.cpu quant.cuda quant.modules
+    adapter: checkpoints model quant quant.modules
+    kernels: diffusion quant quant.cuda
+    timed_tiles: kernels machine quant.cuda strict_json
+    demo: conversation engine events
+    demo.training: adapter demo diffusion engine load model quant.files
+    bench: demo denoising diffusion download_plan engine events fetching kernels load machine machine.hardware
+        memory_account model quant quant.codecs quant.cpu quant.cuda quant.modules strict_json timed_tiles view
+    doctor: bench checkpoints diffusion engine events hub load machine machine.hardware memory_account quant
+        quant.codecs quant.cpu quant.cuda quant.modules quant.planning strict_json ui view
+    errors:
+    failures:
+    config: quant
+    paths:
+    options:
+    sizes:
+    utf8:
+    checkpoint_files:
+    quoting:
+    events:
+    load_progress:
+    download_plan:
+    strict_json:
+    quant:
+    quant.codecs: quant
+    quant.files: quant quant.codecs
+    quant.planning: quant quant.codecs quant.files
+    quant.jobs: quant quant.codecs quant.files quant.planning
+    quant.modules: quant quant.codecs
+    quant.cpu: quant quant.codecs quant.modules
+    quant.cuda: quant quant.codecs quant.modules
+""")
+"""What each room may import, besides `EVERYWHERE`."""
 
 # Imports that happen only inside a function, so that only its callers pay for them.
 ALLOWED_LATE: dict[str, set[str]] = {
@@ -261,37 +101,29 @@ ALLOWED_LATE: dict[str, set[str]] = {
 }
 
 TORCH_FREE = {
-    "abandonable",
-    "garbage",
-    "cli",
-    "adapter_reference",
     "chat",
+    "checkpoint_files",
+    "checkpoints",
+    "cli",
     "commands",
-    "ui",
-    "view",
-    "trace",
+    "config",
+    "download_plan",
+    "errors",
     "events",
+    "failures",
+    "hub",
     "identity",
     "load_progress",
-    "download_plan",
-    "disk_space",
-    "strict_json",
-    "private_file",
+    "machine",
     "options",
-    "utf8",
-    "checkpoint_files",
-    "quoting",
-    "errors",
-    "failures",
-    "config",
     "paths",
-    "hub",
-    "model_reference",
-    "model_store",
-    "stored_model",
-    "output_lock",
     "quantizing",
-    "verification_record",
+    "quoting",
+    "strict_json",
+    "trace",
+    "ui",
+    "utf8",
+    "view",
 }
 ONLY_IMPORTER = {
     "huggingface_hub": {"hub"},

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from localdiff.adapter_reference import CONFIG_FILE
 from localdiff.checkpoint_files import read_object
+from localdiff.checkpoints.adapter_reference import CONFIG_FILE
 from localdiff.errors import WeightsError
 from localdiff.sizes import is_finite
 

@@ -16,7 +16,7 @@ from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.save import fingerprint
 from localdiff.adapter.stored import Factors, StoredAdapter
 from localdiff.adapter.targets import Side, Target, targets
-from localdiff.adapter_reference import find_adapter
+from localdiff.checkpoints.adapter_reference import find_adapter
 from localdiff.errors import WeightsError
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma

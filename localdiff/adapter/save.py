@@ -26,7 +26,7 @@ from localdiff.adapter.attach import terms_of
 from localdiff.adapter.fresh import check_network
 from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.targets import EXPERT_PARAMETERS, PREFIXES, targets
-from localdiff.adapter_reference import CONFIG_FILE, WEIGHTS_FILE
+from localdiff.checkpoints.adapter_reference import CONFIG_FILE, WEIGHTS_FILE
 from localdiff.errors import ArgumentError, ResourceError, UsageError, kind_of, one_line
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.renaming import replace, temporary_file

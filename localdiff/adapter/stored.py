@@ -21,8 +21,8 @@ from localdiff.adapter.config import HINT, AdapterConfig
 from localdiff.adapter.keys import Factor, Key, find_place, parse, released_name
 from localdiff.adapter.save import FINGERPRINT
 from localdiff.adapter.targets import EXPERT_PARAMETERS, Side, Target, matches, targets
-from localdiff.adapter_reference import HUB_ID, WEIGHTS_FILE
 from localdiff.checkpoint_files import require_readable, require_utf8
+from localdiff.checkpoints.adapter_reference import HUB_ID, WEIGHTS_FILE
 from localdiff.errors import WeightsError
 from localdiff.identity import DEMO
 from localdiff.model.config import ModelConfig

@@ -10,7 +10,7 @@ import base64
 from pathlib import Path
 
 from localdiff.errors import ResourceError
-from localdiff.private_file import make_private_folder, write_private
+from localdiff.machine.private_file import make_private_folder, write_private
 
 # What xterm accepts; some terminals accept less, and none says so.
 MAX_OSC_BYTES = 74_994

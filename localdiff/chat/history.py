@@ -11,7 +11,7 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from localdiff.private_file import make_private_folder
+from localdiff.machine.private_file import make_private_folder
 
 
 class PrivateHistory(FileHistory):

@@ -18,7 +18,7 @@ from pathlib import Path
 from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened, encode, read
 from localdiff.errors import ResourceError, UsageError
-from localdiff.private_file import make_private_folder, write_new, write_private
+from localdiff.machine.private_file import make_private_folder, write_new, write_private
 
 SUFFIX = ".jsonl"
 MAX_NAME_BYTES = 200

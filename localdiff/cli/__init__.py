@@ -18,10 +18,11 @@ from typing import Annotated
 
 import typer
 
-from localdiff import __version__, garbage
-from localdiff.abandonable import leave
+from localdiff import __version__
 from localdiff.cli.exits import Invocation
 from localdiff.cli.lazy import lazy_group
+from localdiff.machine import garbage
+from localdiff.machine.abandonable import leave
 from localdiff.ui import standard_streams
 from localdiff.ui.output import decide
 

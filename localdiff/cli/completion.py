@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from localdiff import paths
-from localdiff.adapter_reference import shipped_adapters
+from localdiff.checkpoints.adapter_reference import shipped_adapters
 from localdiff.cli.lazy import loaded
 from localdiff.config import KEYS
 from localdiff.errors import ResourceError, UsageError, WeightsError
@@ -155,7 +155,7 @@ def _settings(name: str, env: Mapping[str, str]) -> list[Candidate]:
 
 
 def _models(env: Mapping[str, str]) -> list[Candidate]:
-    from localdiff.stored_model import is_finished
+    from localdiff.checkpoints.stored_model import is_finished
 
     stored = _words(_stored(env, is_finished), "quantized on this machine")
     return [Candidate("plain", DEMO, "the small model of this package"), *stored, DIRECTORIES]
@@ -167,7 +167,7 @@ def _removable_models(env: Mapping[str, str]) -> list[Candidate]:
 
 def _stored(env: Mapping[str, str], is_meant: Callable[[Path], bool]) -> list[str]:
     """Names in the folder of models."""
-    from localdiff.model_store import directories
+    from localdiff.checkpoints.model_store import directories
 
     try:
         return [directory.name for directory in directories(env) if is_meant(directory)]

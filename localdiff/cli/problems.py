@@ -155,7 +155,7 @@ def _of_extra_words(words: str, context: typer.Context) -> str | None:
 
 def _is_model(word: str) -> bool:
     """Whether a word names a model on this machine."""
-    from localdiff.model_store import quantized_directory  # here: otherwise it takes a tenth of every start
+    from localdiff.checkpoints.model_store import quantized_directory  # here: otherwise it takes a tenth of every start
 
     try:
         return word == DEMO or quantized_directory(word) is not None

@@ -14,7 +14,7 @@ from localdiff.commands.loading import IMPORTING, Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.errors import ArgumentError, UsageError
-from localdiff.garbage import importing
+from localdiff.machine.garbage import importing
 from localdiff.quoting import shell_word
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output

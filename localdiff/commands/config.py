@@ -17,7 +17,7 @@ from localdiff.config.file import config_path, entries_of, holds_unknown, read_t
 from localdiff.config.keys import key_named
 from localdiff.config.settings import Setting, check_file
 from localdiff.errors import ArgumentError, ResourceError, UsageError
-from localdiff.private_file import make_private_folder
+from localdiff.machine.private_file import make_private_folder
 from localdiff.quoting import printable, shell_word
 from localdiff.ui.output import DIM, Output
 from localdiff.utf8 import require_text

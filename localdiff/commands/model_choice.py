@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from localdiff import model_store
-from localdiff.adapter_reference import find_adapter
+from localdiff.checkpoints import model_store
+from localdiff.checkpoints.adapter_reference import find_adapter
+from localdiff.checkpoints.model_reference import resolve_local
 from localdiff.commands.loading import Loading
 from localdiff.config import KEYS
-from localdiff.garbage import importing
-from localdiff.model_reference import resolve_local
+from localdiff.machine.garbage import importing
 from localdiff.options import CONTEXT_SIZE
 from localdiff.ui.interrupt import interruptible
 

@@ -1,18 +1,19 @@
 """`localdiff models`: lists and removes the quantized models on this machine.
 
-Knows columns and the question asked before something is deleted; `localdiff.stored_model` defines what a model is.
+Knows columns and the question asked before something is deleted; `checkpoints.stored_model` defines what a model is.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from localdiff import model_store, paths
+from localdiff import paths
+from localdiff.checkpoints import model_store
+from localdiff.checkpoints.stored_model import StoredModel, remedy
 from localdiff.errors import INTERRUPTED, UsageError
-from localdiff.output_lock import is_locked, locked
+from localdiff.machine.output_lock import is_locked, locked
 from localdiff.quoting import printable
 from localdiff.sizes import shown_size
-from localdiff.stored_model import StoredModel, remedy
 from localdiff.ui.output import AskUser, Output
 from localdiff.ui.question import confirmed
 from localdiff.view.columns import aligned

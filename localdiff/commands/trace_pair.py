@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
+from localdiff.checkpoints.model_store import quantized_directory
+from localdiff.checkpoints.stored_model import is_finished, output_name
 from localdiff.commands.loading import Loading, hashing_shown_by
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import output_file
@@ -25,11 +27,9 @@ from localdiff.commands.trace_diff import Form, diff_form, write_diff
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import PUBLISHED
-from localdiff.model_store import quantized_directory
 from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
 from localdiff.quoting import printable, shell_word
-from localdiff.stored_model import is_finished, output_name
 from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
 from localdiff.ui.interrupt import cancel_on_interrupt, interruptible

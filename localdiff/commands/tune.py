@@ -12,7 +12,7 @@ from localdiff.commands.bench_step import require_between
 from localdiff.commands.loading import IMPORTING
 from localdiff.config import KEYS
 from localdiff.errors import ArgumentError
-from localdiff.garbage import importing
+from localdiff.machine.garbage import importing
 from localdiff.paths import shown
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output

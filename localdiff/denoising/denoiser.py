@@ -17,7 +17,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from localdiff.children import shielded_children
 from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.denoising.native_reading import read_natively
 from localdiff.denoising.parity import Comparison, comparisons
@@ -29,6 +28,7 @@ from localdiff.denoising.step import BlockSettings, Step
 from localdiff.diffusion.noise import Noise, SeededNoise
 from localdiff.diffusion.reading import ReadLogits, read_logits
 from localdiff.diffusion.settings import SamplerSettings
+from localdiff.machine.children import shielded_children
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.residence import Residence

@@ -15,12 +15,12 @@ from typing import Literal
 
 import torch
 
-from localdiff.children import shielded_children
 from localdiff.denoising.denoiser import Denoiser
 from localdiff.denoising.parity import Comparison
 from localdiff.errors import WeightsError
 from localdiff.failures import is_out_of_memory
 from localdiff.load_progress import LoadProgress, tell_nobody
+from localdiff.machine.children import shielded_children
 from quant.cuda.parity import Expectation
 from quant.cuda.support import exclude, failure_of, forget_unloaded_kernels, readmit
 from quant.cuda.switches import PLAIN, Part, give_up, is_plain

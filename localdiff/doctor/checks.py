@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
-from localdiff.abandonable import TooSlowError, limited
-from localdiff.children import shielded_children
+from localdiff.checkpoints.model_reference import resolve_local
+from localdiff.checkpoints.model_store import stored_models
 from localdiff.config import Settings, is_set, load_settings
 from localdiff.doctor.devices import check_gpus, check_host
 from localdiff.doctor.disk import check_disk, need_of
@@ -27,8 +27,8 @@ from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights, may_run
 from localdiff.errors import LocaldiffError, UsageError, WeightsError, print_traceback, without_password
 from localdiff.failures import broken_package, busy_gpu, gpu_failure, keep_what_failed, out_of_resources
-from localdiff.model_reference import resolve_local
-from localdiff.model_store import stored_models
+from localdiff.machine.abandonable import TooSlowError, limited
+from localdiff.machine.children import shielded_children
 from localdiff.sizes import parse_size
 from quant import QuantError
 from quant.switch import SwitchError

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from localdiff.doctor.finding import Finding
-from localdiff.hardware import cpu_name
-from localdiff.host_memory import host_memory
+from localdiff.machine.hardware import cpu_name
+from localdiff.machine.host_memory import host_memory
 from localdiff.sizes import shown_size
 from quant.process_limits import usable_cores
 

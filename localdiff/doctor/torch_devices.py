@@ -12,8 +12,8 @@ from functools import partial
 import torch
 
 from localdiff.doctor.finding import Finding
-from localdiff.host_memory import host_memory
 from localdiff.load.devices import free_bytes, resolve_device
+from localdiff.machine.host_memory import host_memory
 from localdiff.sizes import shown_size
 from quant.gpus import seen_gpus, shares_host_memory, usable_gpus, why_unseen, why_unusable
 from quant.instructions import has_bf16_matmul

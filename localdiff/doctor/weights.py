@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from localdiff.checkpoints.stored_model import StoredModel, is_demo, remedy
 from localdiff.doctor.finding import Finding, Status
 from localdiff.errors import ResourceError, WeightsError
 from localdiff.hub.listing import look_up
 from localdiff.hub.problems import UnreachableError
 from localdiff.quoting import shell_word
 from localdiff.sizes import shown_size
-from localdiff.stored_model import StoredModel, is_demo, remedy
 from quant.released import MODEL
 
 

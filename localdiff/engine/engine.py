@@ -29,9 +29,9 @@ from localdiff.engine.stats import StatsKeeper
 from localdiff.errors import ContextError
 from localdiff.events import BlockCommitted, Event, FinishReason, RunFinished, RunStarted, TextCommitted
 from localdiff.failures import is_out_of_memory
-from localdiff.hardware import hardware_name
 from localdiff.identity import ModelIdentity
 from localdiff.load_progress import LoadProgress, tell_nobody
+from localdiff.machine.hardware import hardware_name
 from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import CONTEXT_SIZE, DRAWN_SEED_BITS, GenerateOptions

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from localdiff.adapter import open_adapter
+from localdiff.checkpoints.verification_record import recorded_damage
 from localdiff.config import KEYS
 from localdiff.denoising import Denoiser, try_kernels, try_plainly
 from localdiff.download_plan import ConfirmDownload
@@ -37,7 +38,6 @@ from localdiff.load import (
     unused_gpu,
 )
 from localdiff.load_progress import LoadProgress
-from localdiff.verification_record import recorded_damage
 from quant.dtypes import short_name
 from quant.switch import SwitchError
 

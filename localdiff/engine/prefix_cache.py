@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext
 
 import torch
 
-from localdiff.children import shielded_children
+from localdiff.machine.children import shielded_children
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 

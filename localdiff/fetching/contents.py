@@ -9,13 +9,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from localdiff.abandonable import each
 from localdiff.checkpoint_files import CONFIG
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import delete_hint
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import NoRangesError, Repository
 from localdiff.load.skeleton import END
+from localdiff.machine.abandonable import each
 from localdiff.model.config import MODEL_TYPE
 from quant.errors import SourceError
 from quant.files.source import (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from localdiff import paths
 from localdiff.checkpoint_files import CONFIG, TEXT_FILES, TOKENIZER
-from localdiff.disk_space import mounts, shortage
+from localdiff.checkpoints.model_reference import ModelSource, resolve_local
 from localdiff.download_plan import ConfirmDownload, DownloadPlan, confirm_silently
 from localdiff.errors import ResourceError, WeightsError
 from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
@@ -22,7 +22,7 @@ from localdiff.hub.problems import changed_meanwhile
 from localdiff.hub.repository import Repository
 from localdiff.load import MemoryPlan, StoredWeights, described_weights
 from localdiff.load_progress import LoadProgress, tell_nobody
-from localdiff.model_reference import ModelSource, resolve_local
+from localdiff.machine.disk_space import mounts, shortage
 from quant import DEFAULT_RECIPE, MANIFEST_FILE, recipe_named
 from quant.errors import QuantError, RecipeError
 from quant.files.manifest import Manifest

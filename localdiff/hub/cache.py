@@ -10,8 +10,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from localdiff.checkpoints.model_reference import KINDS
 from localdiff.errors import WeightsError
-from localdiff.model_reference import KINDS
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

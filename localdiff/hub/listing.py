@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localdiff.checkpoint_files import CONFIG, TEXT_FILES
+from localdiff.checkpoints.model_reference import refuse_other_forms
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import cached_path, folder_of, is_sha256, linked_sha256, size_of, unfinished_file
 from localdiff.hub.endpoint import US, prepare_client, shown
 from localdiff.hub.problems import UnreachableError, another_commit, explain, not_downloaded, not_the_hub
 from localdiff.hub.repository import TIMEOUT, RemoteFile, Repository, damaged, require_small
 from localdiff.hub.retries import WAITS, with_retries
-from localdiff.model_reference import refuse_other_forms
 from quant import MANIFEST_FILE
 
 if TYPE_CHECKING:

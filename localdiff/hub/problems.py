@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from localdiff.checkpoints.model_reference import KINDS
 from localdiff.errors import LocaldiffError, ResourceError, WeightsError, one_line
 from localdiff.hub.endpoint import PUBLIC_ENDPOINT, is_address, is_readable, no_address, shown
-from localdiff.model_reference import KINDS
 
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError

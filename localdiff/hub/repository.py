@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from localdiff.checkpoint_files import CONFIG, MAX_SMALL
+from localdiff.checkpoints.model_reference import KINDS
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import cached_path, delete_hint
 from localdiff.hub.endpoint import US
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.retries import with_retries
-from localdiff.model_reference import KINDS
 from localdiff.sizes import shown_size
 
 TIMEOUT = 30.0

@@ -13,9 +13,9 @@ import torch
 
 from localdiff.config import KEYS
 from localdiff.errors import ResourceError
-from localdiff.host_memory import host_memory
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
+from localdiff.machine.host_memory import host_memory
 from quant.cuda.support import forget_unloaded_kernels
 from quant.dtypes import short_name
 from quant.gpus import HIDDEN, gpu_memory, is_driver_too_old, seen_gpus, usable_gpus, why_unseen, why_unusable

@@ -11,11 +11,11 @@ from functools import partial
 
 import torch
 
-from localdiff.children import shielded_children
 from localdiff.load.memory_plan import MemoryPlan
 from localdiff.load.skeleton import layer_of
 from localdiff.load.streaming import LayerStream
 from localdiff.load_progress import LoadProgress
+from localdiff.machine.children import shielded_children
 from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.timed_tiles import take_timed_tiles

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import torch
 
-from localdiff.children import shielded_children
 from localdiff.kernels.attention import can_attend
+from localdiff.machine.children import shielded_children
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import set_layer_ops

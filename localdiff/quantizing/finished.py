@@ -12,10 +12,10 @@ from pathlib import Path
 
 from localdiff import paths
 from localdiff.checkpoint_files import CONFIG, TEXT_FILES
-from localdiff.model_reference import resolve_local
+from localdiff.checkpoints.model_reference import resolve_local
+from localdiff.checkpoints.weight_hashes import Show, hashes
 from localdiff.quantizing.origin import name_of, read_text_file, small_files
 from localdiff.quantizing.request import QuantizeRequest
-from localdiff.weight_hashes import Show, hashes
 from quant.files.manifest import Manifest
 from quant.files.source import read_source
 from quant.hashing import file_sha256

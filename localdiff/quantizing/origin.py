@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from localdiff.checkpoint_files import CONFIG, TEXT_FILES, read_small, require_readable
+from localdiff.checkpoints.model_reference import resolve_local
+from localdiff.checkpoints.weight_hashes import Show, hashes
 from localdiff.errors import UsageError, WeightsError
 from localdiff.fetching.contents import (
     headers,
@@ -25,9 +27,7 @@ from localdiff.fetching.contents import (
 from localdiff.hub.listing import LEGAL_FILES, is_license, look_up
 from localdiff.hub.repository import Repository
 from localdiff.identity import DEMO
-from localdiff.model_reference import resolve_local
 from localdiff.quoting import shell_word
-from localdiff.weight_hashes import Show, hashes
 from quant import MANIFEST_FILE
 from quant.codecs.bitsandbytes_tensor import bitsandbytes_names
 from quant.files.source import SourceFile, StoredTensor, check_complete, read_source

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.disk_space import Mount
+from localdiff.machine.disk_space import Mount
 from localdiff.memory_account import MemoryAccount
 from localdiff.sizes import counted, shown_size
 from localdiff.view.columns import aligned, folded

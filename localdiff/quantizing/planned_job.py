@@ -12,18 +12,18 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from localdiff import __version__, paths
-from localdiff.disk_space import Mount, freed_by, mounts
+from localdiff.checkpoints.verification_record import recorded_damage
+from localdiff.checkpoints.weight_hashes import Show
 from localdiff.hub.cache import unfinished_file
 from localdiff.hub.downloads import require_transferable
 from localdiff.hub.problems import UnreachableError
+from localdiff.machine.disk_space import Mount, freed_by, mounts
 from localdiff.memory_account import MemoryAccount, held_by_plan
 from localdiff.quantizing.card import documents
 from localdiff.quantizing.origin import Origin
 from localdiff.quantizing.plan_summary import Download, PlanSummary
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.sizes import counted, shown_size
-from localdiff.verification_record import recorded_damage
-from localdiff.weight_hashes import Show
 from quant import MANIFEST_FILE, RECIPES
 from quant.errors import RecipeError
 from quant.files.disk import Disk

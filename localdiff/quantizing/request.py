@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.stored_model import output_name
+from localdiff.checkpoints.stored_model import output_name
 from quant import DEFAULT_RECIPE
 from quant.released import MODEL
 

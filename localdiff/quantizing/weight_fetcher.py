@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from localdiff import weight_hashes
 from localdiff.checkpoint_files import CONFIG
+from localdiff.checkpoints import weight_hashes
+from localdiff.checkpoints.weight_hashes import FileState, file_state
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import delete, delete_hint
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import changed_meanwhile, deleted
 from localdiff.quantizing.origin import Origin
-from localdiff.weight_hashes import FileState, file_state
 from quant.errors import SourceError
 from quant.files.source import INDEX_FILE, SourceFile, SourceStoppedError
 from quant.hashing import file_sha256

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from localdiff.adapter_reference import CONFIG_FILE, WEIGHTS_FILE
 from localdiff.checkpoint_files import TOKENIZER
+from localdiff.checkpoints.adapter_reference import CONFIG_FILE, WEIGHTS_FILE
+from localdiff.checkpoints.weight_hashes import hashes
 from localdiff.hub.cache import linked_sha256
 from localdiff.identity import ModelIdentity
-from localdiff.weight_hashes import hashes
 from quant import MANIFEST_FILE
 from quant.hashing import file_sha256
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from localdiff.bench.step.random_weights import random_model
 from localdiff.bench.step.released import released_config
-from localdiff.hardware import cpu_name
+from localdiff.machine.hardware import cpu_name
 from localdiff.model.cache import KVCache
 from quant.cpu.choice import use_cpu_modules
 from quant.recipe import recipe_named

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from localdiff.bench.step.released import released_config
-from localdiff.hardware import cpu_name
+from localdiff.machine.hardware import cpu_name
 from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.attention import attend_cached, causal_mask
 from localdiff.model.cache import LayerCache

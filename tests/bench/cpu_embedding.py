@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from localdiff.bench.step.released import released_config
-from localdiff.hardware import cpu_name
+from localdiff.machine.hardware import cpu_name
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
 from quant.cpu.embedding import Bf16Embedding, NativeEmbedding

@@ -16,7 +16,7 @@ from localdiff.bench.step.released import released_config
 from localdiff.denoising.native_reading import read_natively
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.reading import read_logits
-from localdiff.hardware import cpu_name
+from localdiff.machine.hardware import cpu_name
 from tests.bench.one_thread import REPEATS, library_in_one_thread, milliseconds
 
 

@@ -20,7 +20,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from localdiff.hardware import cpu_name
+from localdiff.machine.hardware import cpu_name
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
 from quant.cpu.bitsandbytes_library import nf4_library

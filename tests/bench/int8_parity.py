@@ -19,9 +19,9 @@ import torch
 from localdiff.bench.quality.comparison import compare
 from localdiff.bench.quality.questions import skill_questions
 from localdiff.bench.quality.report import table
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
-from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.options import GenerateOptions
 from quant.cpu.switches import CPU_PATH
 from quant.recipe import RECIPES

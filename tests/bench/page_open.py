@@ -11,7 +11,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from localdiff.hardware import cpu_name
+from localdiff.machine.hardware import cpu_name
 from localdiff.trace.page.page import page
 from tests.fakes.traces import condensed
 from tests.screens.browser import Browser

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from localdiff.model_reference import DEMO_DIRECTORY
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from quant.files.disk import Disk
 from quant.files.reader import row_slices
 from quant.files.source import HeaderEntry

@@ -49,7 +49,7 @@ def test_every_module_can_be_imported_and_memory_is_known() -> None:
 import importlib
 for name in {names}: importlib.import_module(name)
 import torch
-from localdiff.host_memory import host_memory
+from localdiff.machine.host_memory import host_memory
 from localdiff.load.devices import free_bytes
 print(*host_memory(), free_bytes(torch.device("cpu")))
 """
@@ -182,7 +182,7 @@ def test_a_protected_file_is_refused_and_nothing_lies_beside_it(tmp_path: Path) 
 def test_one_job_an_output_at_a_time(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
-from localdiff.output_lock import is_locked, lock_path, locked
+from localdiff.machine.output_lock import is_locked, lock_path, locked
 from localdiff.errors import UsageError
 output = Path({str(tmp_path / "x")!r})
 with locked(output):

@@ -16,7 +16,7 @@ from localdiff.bench.step.paths import paths_of
 from localdiff.bench.step.report import Report, make_report
 from localdiff.bench.step.subject import Make, Progress
 from localdiff.denoising import StepPath
-from localdiff.hardware import hardware_name
+from localdiff.machine.hardware import hardware_name
 from localdiff.sizes import counted
 from quant.cuda.timed import timed_count
 

@@ -22,7 +22,7 @@ from localdiff.bench.tuning.step_clock import StepClock
 from localdiff.denoising import compare_kernels
 from localdiff.errors import ResourceError
 from localdiff.load import resolve_device
-from localdiff.output_lock import locked
+from localdiff.machine.output_lock import locked
 from localdiff.timed_tiles import (
     AnyTile,
     StaleTiles,

@@ -18,9 +18,9 @@ from localdiff.commands.loading import hashing_shown_by
 from localdiff.commands.record import TraceFile, conversation, header_of
 from localdiff.errors import UsageError
 from localdiff.events import RunStarted
+from localdiff.machine.private_file import make_private_folder, write_new, write_private
 from localdiff.options import GenerateOptions
 from localdiff.paths import expanded
-from localdiff.private_file import make_private_folder, write_new, write_private
 from localdiff.quoting import printable
 from localdiff.trace.hashing import Digests, digests_of
 from localdiff.trace.header import Header

@@ -9,12 +9,12 @@ import os
 from pathlib import Path
 
 from localdiff import paths
+from localdiff.checkpoints.model_reference import resolve_local
+from localdiff.checkpoints.model_store import quantized_directory
 from localdiff.commands.loading import IMPORTING
 from localdiff.config import KEYS
 from localdiff.errors import UsageError
-from localdiff.garbage import importing
-from localdiff.model_reference import resolve_local
-from localdiff.model_store import quantized_directory
+from localdiff.machine.garbage import importing
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.quoting import shell_word
 from localdiff.ui.interrupt import interruptible

@@ -5,12 +5,13 @@ Knows the messages about it; `localdiff.quantizing.finished` says how it differs
 
 from __future__ import annotations
 
+from localdiff.checkpoints.verification_record import verified_at
 from localdiff.commands.loading import hashing_shown_by
 from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.source_check import require_runnable
 from localdiff.engine.loadable import require_text, require_weights
 from localdiff.load import open_weights
-from localdiff.output_lock import locked
+from localdiff.machine.output_lock import locked
 from localdiff.quantizing.card import documents
 from localdiff.quantizing.finished import copied_files, difference
 from localdiff.quantizing.origin import find_origin
@@ -18,7 +19,6 @@ from localdiff.quantizing.planned_job import accounts
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.ui.output import Output
 from localdiff.ui.status import status_line
-from localdiff.verification_record import verified_at
 from quant import MANIFEST_FILE
 from quant.errors import DamagedError, OutputError
 from quant.files.manifest import Manifest, read_manifest

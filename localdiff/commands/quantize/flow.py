@@ -15,7 +15,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from localdiff import model_store, paths
+from localdiff import paths
+from localdiff.checkpoints import model_store
+from localdiff.checkpoints.stored_model import is_demo
+from localdiff.checkpoints.verification_record import State, state_of
 from localdiff.commands.loading import hashing_shown_by
 from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.display import Display
@@ -27,14 +30,14 @@ from localdiff.commands.quantize.source_check import (
     require_texts,
     uncompared_copies,
 )
-from localdiff.disk_space import shortage
 from localdiff.engine.loadable import lacking
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.failures import gpu_failure, keep_what_failed
 from localdiff.hub.downloads import WORKERS, Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.load.devices import resolve_device
-from localdiff.output_lock import locked
+from localdiff.machine.disk_space import shortage
+from localdiff.machine.output_lock import locked
 from localdiff.quantizing.card import example_prompt
 from localdiff.quantizing.origin import Origin, find_origin
 from localdiff.quantizing.plan_summary import PlanSummary
@@ -43,14 +46,12 @@ from localdiff.quantizing.request import QuantizeRequest
 from localdiff.quantizing.weight_fetcher import WeightFetcher
 from localdiff.quoting import printable, shell_word
 from localdiff.sizes import shown_size
-from localdiff.stored_model import is_demo
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
 from localdiff.ui.progress import progress_display
 from localdiff.ui.question import confirmed
 from localdiff.ui.rate import shown_time
 from localdiff.ui.status import status_line
-from localdiff.verification_record import State, state_of
 from quant.files.manifest import read_manifest
 from quant.jobs.events import JobFinished, JobStopped, OutputWritten, ShardWritten
 from quant.jobs.run import run

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from localdiff import verification_record
+from localdiff.checkpoints import verification_record
+from localdiff.checkpoints.verification_record import State
 from localdiff.commands.quantize.display import CHECK
 from localdiff.errors import WeightsError
 from localdiff.quoting import printable
 from localdiff.sizes import counted, shown_size
 from localdiff.ui.output import Output
 from localdiff.ui.progress import ProgressDisplay, progress_display
-from localdiff.verification_record import State
 from quant import MANIFEST_FILE
 from quant.codecs import CODECS
 from quant.errors import DamagedError

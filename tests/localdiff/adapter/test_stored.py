@@ -14,9 +14,9 @@ from safetensors.torch import load as loaded_tensors
 from safetensors.torch import save_file
 from torch import Tensor
 
-from localdiff import adapter_reference
 from localdiff.adapter import Adapter, StoredAdapter, add_adapter, open_adapter, save_adapter
 from localdiff.adapter.attach import terms_of
+from localdiff.checkpoints import adapter_reference
 from localdiff.errors import WeightsError
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests.fakes.permissions import as_anyone

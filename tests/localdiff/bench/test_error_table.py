@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff.model_reference import DEMO_DIRECTORY
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from tests.bench.error_table import FORMATS, bf16_table, checkpoint_weights, distributions, main, measure, table
 from tests.checkpoints.weights import write_small_weights
 

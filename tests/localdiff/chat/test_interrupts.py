@@ -22,7 +22,7 @@ from localdiff.chat.interrupts import Interrupts, LeaveAtOnce
 from localdiff.chat.keyboard import KeyboardReader
 from localdiff.chat.line_reader import LineReader
 from localdiff.events import RunFinished
-from localdiff.private_file import write_private
+from localdiff.machine.private_file import write_private
 from localdiff.ui.interrupt import IMPATIENCE
 from tests.fakes.chat_model import ScriptedChatModel
 from tests.fakes.clock import FakeClock

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import private_file
 from localdiff.chat.session_store import MAX_NAME_BYTES, SessionStore
 from localdiff.errors import ResourceError, UsageError
+from localdiff.machine import private_file
 from tests.localdiff.chat.conftest import HEADER, disk_is_full, session, turn
 
 NOON = datetime(2026, 11, 21, 12, 0, 0)

@@ -77,7 +77,7 @@ def loaded_by(
 
 def test_no_command_is_loaded_where_none_is_called() -> None:
     runs = [["--help"], ["--version"], ["no-such-command"]]
-    found = loaded_by(runs, watched=(*HEAVY, *COMMANDS, "localdiff.model_store"))
+    found = loaded_by(runs, watched=(*HEAVY, *COMMANDS, "localdiff.checkpoints.model_store"))
     assert found == [(0, []), (0, []), (2, [])]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import model_store
+from localdiff.checkpoints import model_store
 from localdiff.cli import weights as cli_weights
 from localdiff.commands.config import set_setting
 from localdiff.commands.model_choice import ModelChoice

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from localdiff.commands import loading
 from localdiff.download_plan import DownloadPlan
 from localdiff.engine import Engine
-from localdiff.model_reference import DEMO_DIRECTORY
 from tests.fakes.hub import COMMIT, Hub, Repository, hub, nobody
 from tests.localdiff.conftest import SetFree, UseHub
 from tests.screens.processes import Cli, environment, terminal

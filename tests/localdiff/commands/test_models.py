@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from localdiff import paths
-from localdiff.output_lock import locked
-from localdiff.verification_record import record_finding
+from localdiff.checkpoints.verification_record import record_finding
+from localdiff.machine.output_lock import locked
 from tests.screens.processes import ROOT, Cli
 
 

@@ -13,12 +13,12 @@ from unittest import mock
 
 import pytest
 
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from localdiff.commands import loading, trace_check, trace_pair
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.errors import LocaldiffError, ResourceError, TraceError, UsageError, WeightsError
 from localdiff.events import BlockCommitted, DenoiseStep, Event
 from localdiff.identity import ModelIdentity
-from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.options import GenerateOptions
 from localdiff.trace.header import Adapter, Header, Message
 from localdiff.trace.reader import read_trace

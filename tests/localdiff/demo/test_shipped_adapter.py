@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from localdiff.adapter_reference import SHIPPED, shipped_adapters
+from localdiff.checkpoints.adapter_reference import SHIPPED, shipped_adapters
 from localdiff.demo.evaluate import evaluate
 from localdiff.demo.skills import large_sudoku
 from localdiff.engine import Engine

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from localdiff import failures
+from localdiff.checkpoints.model_reference import resolve_local
 from localdiff.config import load_settings
 from localdiff.doctor import checks, devices
 from localdiff.doctor.checks import Check, Examination, outcome
@@ -24,7 +25,6 @@ from localdiff.doctor.settings import check_named, check_settings
 from localdiff.doctor.torch_devices import Device
 from localdiff.errors import ResourceError
 from localdiff.load.devices import resolve_device
-from localdiff.model_reference import resolve_local
 from tests.fakes.permissions import as_anyone
 
 

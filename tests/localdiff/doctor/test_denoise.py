@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from localdiff import model_reference
+from localdiff.checkpoints import model_reference
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from localdiff.demo.training.vocabulary import VOCABULARY_SIZE
 from localdiff.doctor.denoise import (
     FixedNoise,
@@ -21,7 +22,6 @@ from localdiff.doctor.denoise import (
     write_values,
 )
 from localdiff.errors import WeightsError
-from localdiff.model_reference import DEMO_DIRECTORY
 
 
 @pytest.fixture(scope="module")

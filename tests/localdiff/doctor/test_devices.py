@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localdiff.doctor.devices import check_gpus, check_host
-from localdiff.host_memory import host_memory
+from localdiff.machine.host_memory import host_memory
 
 GB = 1024 * 10**6
 GPU_ROW = "0, GPU-a1, NVIDIA GeForce RTX 5090, {total}, {free}, 580.65.06"

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from localdiff.checkpoints.model_store import stored_models
+from localdiff.checkpoints.verification_record import record_finding
 from localdiff.config import load_settings
 from localdiff.doctor import versions, weights
 from localdiff.doctor.checks import Examination
@@ -25,9 +27,7 @@ from localdiff.doctor.torch_devices import Device
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
 from localdiff.errors import UsageError, WeightsError
-from localdiff.model_store import stored_models
-from localdiff.output_lock import locked
-from localdiff.verification_record import record_finding
+from localdiff.machine.output_lock import locked
 from quant import RECIPES
 from quant.planning.plan import describe_plan
 from tests.localdiff.conftest import UseHub

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from localdiff.conversation import Conversation
 from localdiff.engine import Engine
 from localdiff.engine.arguments import check_noise, device_of
 from localdiff.errors import UsageError, WeightsError
-from localdiff.model_reference import DEMO_DIRECTORY
 from tests.models import tiny
 
 

@@ -16,6 +16,8 @@ import pytest
 import torch
 
 from localdiff.checkpoint_files import MAX_SMALL, TEXT_FILES
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
+from localdiff.checkpoints.verification_record import record_finding
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.download_plan import confirm_silently
 from localdiff.engine import Engine, opening
@@ -23,8 +25,6 @@ from localdiff.engine.loadable import require_text
 from localdiff.errors import UsageError, WeightsError
 from localdiff.load import LoadedModel, open_weights
 from localdiff.load_progress import tell_nobody
-from localdiff.model_reference import DEMO_DIRECTORY
-from localdiff.verification_record import record_finding
 from quant import MANIFEST_FILE
 from quant.files.manifest import FileEntry, read_manifest
 from tests.checkpoints.quantized import quantize

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from localdiff.errors import WeightsError
 from localdiff.fetching.source import find_source
 from localdiff.fetching.transfer import transfer
@@ -11,7 +12,6 @@ from localdiff.hub import repository
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.listing import look_up
 from localdiff.load_progress import tell_nobody
-from localdiff.model_reference import DEMO_DIRECTORY
 from tests.fakes.hub import COMMIT, Repository, hub
 from tests.localdiff.conftest import UseHub
 

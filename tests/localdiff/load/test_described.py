@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from localdiff.errors import WeightsError
 from localdiff.load import StoredWeights, described_weights, open_weights, plan_memory
 from localdiff.load.described import DescribedCheckpoint
 from localdiff.load.memory_plan import MemoryPlan
-from localdiff.model_reference import DEMO_DIRECTORY
 from quant import MANIFEST_FILE
 from quant.files.manifest import read_manifest
 from quant.files.source import read_source

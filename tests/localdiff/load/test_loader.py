@@ -16,13 +16,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from localdiff.adapter import open_adapter
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from localdiff.errors import ResourceError, WeightsError
 from localdiff.load import load_model, loader, memory_plan, open_weights, plan_memory, skeleton
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.load.placement import Demand
 from localdiff.load.skeleton import Skeleton
 from localdiff.load.stored import StoredWeights
-from localdiff.model_reference import DEMO_DIRECTORY
 from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.models.loaded import network_of
 

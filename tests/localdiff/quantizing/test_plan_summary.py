@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from localdiff.disk_space import Mount
 from localdiff.doctor.recipes import account_of
 from localdiff.hub.problems import UnreachableError
+from localdiff.machine.disk_space import Mount
 from localdiff.quantizing import planned_job
 from localdiff.quantizing.plan_summary import Download, PlanSummary
 from localdiff.quantizing.planned_job import accounts

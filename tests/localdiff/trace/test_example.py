@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localdiff.model_reference import DEMO_DIRECTORY
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from localdiff.trace.hashing import tokenizer_digest, weights_digest
 from localdiff.trace.opening import EXAMPLE_FILE
 from localdiff.trace.page.page import page

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import weight_hashes
+from localdiff.checkpoints import weight_hashes
 from localdiff.trace.hashing import tokenizer_digest, weights_digest
 
 

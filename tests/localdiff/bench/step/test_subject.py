@@ -14,13 +14,13 @@ from localdiff.bench.step import subject as subjects
 from localdiff.bench.step.released import released_config
 from localdiff.bench.step.run import run
 from localdiff.bench.step.subject import Make, random_subject, real_subject
+from localdiff.checkpoints.model_reference import resolve_local
 from localdiff.demo.training.architecture import CANVAS_LENGTH
 from localdiff.denoising import Denoiser
 from localdiff.denoising.parity import Comparison
 from localdiff.errors import ResourceError, UsageError
 from localdiff.load import devices, memory_plan, open_weights, plan_memory
 from localdiff.load.loader import LoadedModel
-from localdiff.model_reference import resolve_local
 from quant.cuda.parity import ParityError
 from quant.errors import RecipeError
 from quant.released import LAYERS

@@ -21,7 +21,7 @@ from localdiff.denoising import compare_kernels
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.load import kernels
-from localdiff.output_lock import locked
+from localdiff.machine.output_lock import locked
 from localdiff.timed_tiles import AnyTile, keep_timed_tiles, read_timed_tiles, tiles_file
 from quant.cuda import parity, timed
 from quant.cuda.tiles import Tile

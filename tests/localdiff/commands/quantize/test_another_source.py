@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import model_store, stored_model, weight_hashes
+from localdiff.checkpoints import model_store, stored_model, weight_hashes
 from localdiff.commands.quantize import flow
 from localdiff.quantizing import planned_job
 from localdiff.quantizing.planned_job import TOOL

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from localdiff import failures, paths
+from localdiff.checkpoints.model_store import find
 from localdiff.commands.quantize import flow
 from localdiff.hub.problems import UnreachableError
-from localdiff.model_store import find
-from localdiff.output_lock import locked
+from localdiff.machine.output_lock import locked
 from quant import MANIFEST_FILE
 from quant.files.manifest import read_manifest
 from quant.jobs.events import JobEvent, ShardWritten

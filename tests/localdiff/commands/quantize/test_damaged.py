@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import verification_record
+from localdiff.checkpoints import verification_record
+from localdiff.checkpoints.model_store import stored_models
 from localdiff.commands.quantize import flow, verification
 from localdiff.commands.quantize.display import Display
-from localdiff.model_store import stored_models
 from quant import MANIFEST_FILE
 from quant.jobs.events import FileChecked, JobEvent
 from quant.jobs.job import Job

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from localdiff.checkpoints.model_store import find
 from localdiff.commands.quantize import verification
-from localdiff.model_store import find
 from quant.errors import SpaceError
 from quant.files.disk import Disk
 from quant.jobs.events import FileChecked

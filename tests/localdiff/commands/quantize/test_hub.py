@@ -15,11 +15,11 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from localdiff.commands.quantize import source_check
 from localdiff.commands.quantize.command import QuantizeRequest, quantize
-from localdiff.disk_space import mounts
 from localdiff.hub.cache import unfinished_file
-from localdiff.model_reference import DEMO_DIRECTORY
+from localdiff.machine.disk_space import mounts
 from localdiff.quantizing import planned_job
 from localdiff.ui.output import Output, Stream
 from quant.files.manifest import read_manifest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.model_store import find
+from localdiff.checkpoints.model_store import find
 from localdiff.paths import shown
 from localdiff.quantizing.request import QuantizeRequest
 from tests.checkpoints.quantized import tree

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from localdiff.adapter import save_adapter
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from localdiff.demo.skills import large_sudoku
 from localdiff.demo.training import adapt, train
 from localdiff.demo.training.trainer import Trainer, TrainingOptions
 from localdiff.demo.training.work import STATE, journal
 from localdiff.engine import Engine
-from localdiff.model_reference import DEMO_DIRECTORY
 
 
 @pytest.fixture(autouse=True, scope="module")

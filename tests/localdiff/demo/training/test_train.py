@@ -13,6 +13,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models
 
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from localdiff.demo.training import adapt, train
 from localdiff.demo.training.rendering import load_vocabulary
 from localdiff.demo.training.train import begin_from, prepare
@@ -20,7 +21,6 @@ from localdiff.demo.training.trainer import TrainingOptions
 from localdiff.demo.training.vocabulary import SPECIAL
 from localdiff.engine import Engine
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.model_reference import DEMO_DIRECTORY
 
 SHIPPED, _ = load_vocabulary(DEMO_DIRECTORY)
 

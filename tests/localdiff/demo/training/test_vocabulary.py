@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
 from localdiff.demo.skills.words import COMMON
 from localdiff.demo.training.rendering import load_vocabulary
 from localdiff.demo.training.turns import Render, compile_template
@@ -29,7 +30,6 @@ from localdiff.demo.training.vocabulary import (
     write_vocabulary,
     written_words,
 )
-from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.text.prompt import as_messages
 from localdiff.text.template import ChatTemplate
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from localdiff import paths
 from localdiff.checkpoint_files import CHECK_PERMISSIONS, refusal
+from localdiff.checkpoints.stored_model import StoredModel, inspected, is_demo, is_finished, source_of
 from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.identity import DEMO
-from localdiff.stored_model import StoredModel, inspected, is_demo, is_finished, source_of
 from quant import MANIFEST_FILE, RECIPES
 from quant.names import discarded_directory, output_directory
 from quant.released import MODEL

@@ -14,17 +14,17 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.adapter_reference import CONFIG_FILE, HUB_ID, shipped_adapters
 from localdiff.checkpoint_files import CHECK_PERMISSIONS, CONFIG, refusal
+from localdiff.checkpoints.adapter_reference import CONFIG_FILE, HUB_ID, shipped_adapters
+from localdiff.checkpoints.model_store import quantized_directory, stored_models
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.identity import DEMO
-from localdiff.model_store import quantized_directory, stored_models
 from localdiff.quoting import shell_word
 from quant import MANIFEST_FILE
 from quant.names import PARTIAL
 from quant.released import MODEL
 
-DEMO_DIRECTORY = Path(__file__).parent / "demo" / "checkpoint"
+DEMO_DIRECTORY = Path(__file__).parent.parent / "demo" / "checkpoint"
 KINDS = (
     "a model is `demo`, a name of `localdiff models`, the path of a directory, or a Hub id such as "
     "`google/diffusiongemma-26B-A4B-it`"

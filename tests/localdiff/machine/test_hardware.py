@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from localdiff.hardware import cpu_name
+from localdiff.machine.hardware import cpu_name
 
 
 def test_the_makers_words_are_taken_from_where_linux_keeps_them(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from localdiff import paths
-from localdiff.directory_record import read_record, write_record
+from localdiff.checkpoints.directory_record import read_record, write_record
 from quant.errors import SourceError
 from quant.hashing import file_sha256
 

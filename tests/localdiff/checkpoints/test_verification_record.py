@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import directory_record, paths
-from localdiff.verification_record import (
+from localdiff import paths
+from localdiff.checkpoints import directory_record
+from localdiff.checkpoints.verification_record import (
     State,
     record_finding,
     recorded_damage,

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from localdiff.abandonable import AbandonableThread, TooSlowError, each, leave, limited
+from localdiff.machine.abandonable import AbandonableThread, TooSlowError, each, leave, limited
 from tests.screens.processes import ROOT, TIMEOUT, environment
 
 PROGRAM = """
 import atexit, sys, threading, time
-from localdiff.abandonable import AbandonableThread, leave
+from localdiff.machine.abandonable import AbandonableThread, leave
 atexit.register(print, "put in order")
 started = threading.Event()
 def hang():
@@ -47,7 +47,7 @@ def test_without_such_a_thread_it_is_an_exit_like_any_other(monkeypatch: pytest.
 
 WITH_TORCH = """
 import atexit, sys, threading, time, types
-from localdiff.abandonable import leave
+from localdiff.machine.abandonable import leave
 class Taken:
     def __del__(self):
         print("taken apart")
@@ -78,7 +78,7 @@ def test_torch_is_not_taken_apart_unless_somebody_is_waited_for(daemon: bool, ex
 def test_a_ctrl_c_while_it_leaves_prints_no_traceback() -> None:
     program = """
 import atexit, signal
-from localdiff.abandonable import leave
+from localdiff.machine.abandonable import leave
 atexit.register(signal.raise_signal, signal.SIGINT)  # as torch's own callbacks take their time
 leave(130)
 """
@@ -179,7 +179,7 @@ def test_work_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None
         stretches.append(timeout)
         return wait(futures, timeout)
 
-    monkeypatch.setattr("localdiff.abandonable.wait", watched)
+    monkeypatch.setattr("localdiff.machine.abandonable.wait", watched)
     began = time.monotonic()
     with pytest.raises(TooSlowError):
         limited(lambda: released.wait(60), 0.25)

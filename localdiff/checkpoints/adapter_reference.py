@@ -17,7 +17,7 @@ CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
 """The two files of an adapter, as PEFT names them."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 """`owner/name`, each part of letters, digits, `-`, `_` and `.`; the Hub itself refuses `--` and `..`."""
-SHIPPED = Path(__file__).parent / "demo" / "adapters"
+SHIPPED = Path(__file__).parent.parent / "demo" / "adapters"
 
 
 def find_adapter(reference: str) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.disk_space import Mount, freed_by, mounts, shortage
+from localdiff.machine.disk_space import Mount, freed_by, mounts, shortage
 
 
 def test_directories_on_one_disk_add_up(tmp_path: Path) -> None:

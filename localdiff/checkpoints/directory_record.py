@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from localdiff.private_file import make_private_folder, write_private
+from localdiff.machine.private_file import make_private_folder, write_private
 
 
 def read_record(folder: Path, directory: Path) -> dict[str, Any]:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import output_lock as lock_module
 from localdiff.errors import ResourceError, UsageError
-from localdiff.output_lock import is_locked, lock_path, locked
+from localdiff.machine import output_lock as lock_module
+from localdiff.machine.output_lock import is_locked, lock_path, locked
 from tests.screens.processes import ROOT
 
 HOLD = """
 import sys
 from pathlib import Path
-from localdiff.output_lock import locked
+from localdiff.machine.output_lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

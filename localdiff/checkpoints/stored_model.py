@@ -15,10 +15,10 @@ from typing import Literal
 
 from localdiff import paths
 from localdiff.checkpoint_files import CHECK_PERMISSIONS, read_small, refusal
+from localdiff.checkpoints.verification_record import listed_files, recorded_damage, verified_at
 from localdiff.identity import DEMO
-from localdiff.output_lock import is_locked
+from localdiff.machine.output_lock import is_locked
 from localdiff.quoting import shell_word
-from localdiff.verification_record import listed_files, recorded_damage, verified_at
 from quant import MANIFEST_FILE, RECIPES
 from quant.names import DISCARDED, JOB_FILE, PARTIAL, output_directory
 from quant.released import MODEL

@@ -4,7 +4,7 @@ import gc
 import subprocess
 import sys
 
-from localdiff.garbage import importing
+from localdiff.machine.garbage import importing
 from tests.screens.processes import ROOT, environment
 
 PROGRAM = """
@@ -45,7 +45,7 @@ def test_somebody_elses_process_collects_its_garbage_as_ever() -> None:
 def test_a_model_that_is_there_when_something_is_imported_again_is_collected() -> None:
     program = """
 import gc, weakref
-from localdiff import garbage
+from localdiff.machine import garbage
 class Layer: pass
 garbage.claim()
 with garbage.importing():

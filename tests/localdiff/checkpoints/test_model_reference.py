@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import model_reference
+from localdiff.checkpoints import model_reference
+from localdiff.checkpoints.model_reference import KINDS, ModelSource, resolve_local
+from localdiff.checkpoints.model_store import quantized_directory
 from localdiff.errors import UsageError, WeightsError
-from localdiff.model_reference import KINDS, ModelSource, resolve_local
-from localdiff.model_store import quantized_directory
 from localdiff.quoting import shell_word
 from tests.fakes.permissions import as_anyone
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from localdiff import paths
 from localdiff.checkpoint_files import read_small
-from localdiff.directory_record import read_record, write_record
+from localdiff.checkpoints.directory_record import read_record, write_record
 from quant import MANIFEST_FILE
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from localdiff.children import shielded_children
+from localdiff.machine.children import shielded_children
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="a terminal sends no signals there"),

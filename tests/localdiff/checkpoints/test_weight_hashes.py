@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import paths, weight_hashes
-from localdiff.weight_hashes import file_state, hashes, record
+from localdiff import paths
+from localdiff.checkpoints import weight_hashes
+from localdiff.checkpoints.weight_hashes import file_state, hashes, record
 from quant.errors import SourceError
 from quant.hashing import file_sha256
 

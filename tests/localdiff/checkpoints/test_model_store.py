@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import model_store, paths, stored_model
+from localdiff import paths
 from localdiff.checkpoint_files import MAX_SMALL
+from localdiff.checkpoints import model_store, stored_model
+from localdiff.checkpoints.model_store import default_model, find, is_default, remove, stored_models
+from localdiff.checkpoints.stored_model import output_name, remedy
+from localdiff.checkpoints.verification_record import record_finding
 from localdiff.errors import ResourceError, UsageError, WeightsError
-from localdiff.model_store import default_model, find, is_default, remove, stored_models
-from localdiff.stored_model import output_name, remedy
-from localdiff.verification_record import record_finding
 from quant.released import MODEL
 from tests.fakes.permissions import as_anyone
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.private_file import make_private_folder, write_private
+from localdiff.machine.private_file import make_private_folder, write_private
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
