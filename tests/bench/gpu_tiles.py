@@ -66,7 +66,7 @@ from tests.bench.gpu_products import (
 )
 from tests.bench.gpu_results import CHOSEN, Results
 from tests.bench.inner_loops import mflop
-from tests.gpu.kernels_aot import mma_kind_of, told
+from tests.gpu.kernels_aot import cards_of_command_line, mma_kind_of, told
 from tests.gpu.specializations import NOWHERE, SM_COUNTS, Launch, noted, without_numbers
 
 QKV, MLP, VOCABULARY = 8192, 2112, 262_144
@@ -349,4 +349,4 @@ def _launches(kind: MmaKind) -> Iterator[tuple[str, str, Launch]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main([int(card) for card in sys.argv[1:]] or [86, 90, 120]))
+    sys.exit(main(cards_of_command_line(__doc__, (86, 90, 120))))

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +25,7 @@ from typing import Any
 if __name__ == "__main__":  # before any device code is imported: an interpreted kernel cannot be compiled
     os.environ.pop("TRITON_INTERPRET", None)
 
-from tests.gpu.kernels_aot import build, mma_kind_of, names
+from tests.gpu.kernels_aot import build, cards_of_command_line, mma_kind_of, names
 from tests.gpu.machine_code import beside_products, instructions, loops, name_of
 from tests.gpu.specializations import WAYS, Launch, launched
 
@@ -118,4 +117,4 @@ def main(cards: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main([int(card) for card in sys.argv[1:]] or [86, 90, 120])
+    main(cards_of_command_line(__doc__, (86, 90, 120)))

@@ -7,7 +7,7 @@ ways: by default; with `--activations int8`; and with both that and `LOCALDIFF_C
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Mapping
 
 import torch
@@ -18,7 +18,7 @@ from localdiff.bench.step.random_weights import stored_as
 from localdiff.bench.step.released import released_config
 from localdiff.bench.step.work import SOFT_ENTRIES, Pass, by_part
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from quant import DEFAULT_RECIPE, recipe_named
+from quant import DEFAULT_RECIPE, RECIPES, recipe_named
 from quant.released import LAYERS
 
 CONTEXT = 1024
@@ -57,7 +57,7 @@ def bounds(ceilings: Ceilings, *, rounded: bool, sparse: bool, recipe: str = DEF
     }
 
 
-def main(recipe: str = DEFAULT_RECIPE) -> None:
+def main(recipe: str) -> None:
     """Prints the milliseconds of the whole step and of its parts."""
     print(f"{recipe}, {CONTEXT:,} tokens of context, ms at least")
     for card, ceilings in CARDS.items():
@@ -68,4 +68,6 @@ def main(recipe: str = DEFAULT_RECIPE) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe", nargs="?", choices=RECIPES, default=DEFAULT_RECIPE)
+    main(parser.parse_args().recipe)

@@ -8,6 +8,7 @@ overwrites what a matrix instruction still reads (`tests.gpu.machine_code`), or 
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import multiprocessing
 import os
@@ -16,7 +17,7 @@ import re
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -214,6 +215,13 @@ def use_of(told: str, *, shared: int, seconds: float) -> Use:
     return Use(registers=registers, spilled=stack + local, shared=shared, declared=declared, seconds=seconds)
 
 
+def cards_of_command_line(description: str, usual: Iterable[int]) -> list[int]:
+    """The cards that the arguments of the process name, or the usual ones if there are none."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cards", nargs="*", type=int, metavar="CARD", help="compute capability without its point: 86")
+    return parser.parse_args().cards or list(usual)
+
+
 def main(cards: list[int]) -> int:
     """Prints a table of registers by kernel and card; a cell is empty if that card launches another tile."""
     began, failed = time.perf_counter(), 0
@@ -259,4 +267,4 @@ def told(launch: Launch, card: int) -> Use | str:
 
 
 if __name__ == "__main__":
-    sys.exit(main([int(card) for card in sys.argv[1:]] or list(CARDS)))
+    sys.exit(main(cards_of_command_line(__doc__, CARDS)))
