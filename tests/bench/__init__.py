@@ -5,6 +5,7 @@
     gpu_kernels, gpu_tests            parts: time by kernel in replayed steps, and the tests that need a GPU
     gpu_products, gpu_tiles           parts: single products, with the chosen tiles and with others
     gpu_limits                        a part: what the experts wait for
+    gpu_repeats                       a part: one block many times, which must give the same bits
     gpu_stream                        a part: a step with layers that are streamed from host memory
     gpu_clock, gpu_process            its clock, and its processes: one that crashes leaves the GPU to the next
     gpu_card, gpu_peak                which card it is, with which torch, Triton and commit; its peak of memory

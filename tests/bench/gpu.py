@@ -8,6 +8,7 @@
     steps    `localdiff bench step` with random weights, a process for each context and recipe
     checks    the tests marked `gpu`: whole steps, replays, the same bits for a seed, memory that does not grow
     kernels    what each kernel takes in a step as it is replayed, for the first recipe and context
+    repeats    one block many times, replayed: the same bits, for the first recipe and context
     layer    the experts of one layer of the released shape: each kernel's variant, and `grouped_mm` of torch in bf16
     limits    the experts' two products with one cost at a time taken away: what they wait for
     dense    a linear layer: decoded and multiplied, and each kernel's variant
@@ -67,6 +68,7 @@ PARTS = (
     "steps",
     "checks",
     "kernels",
+    "repeats",
     "layer",
     "limits",
     "dense",
@@ -80,7 +82,7 @@ PARTS = (
 )
 NEEDED: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("steps", "tune"), ("safetensors", "rich")),  # to read weights, and to write a table
-    **dict.fromkeys(("kernels", "stream", "transformers"), ("safetensors",)),
+    **dict.fromkeys(("kernels", "repeats", "stream", "transformers"), ("safetensors",)),
     **dict.fromkeys(("checks", "tests"), ("pytest", "hypothesis")),
 }
 """Part → packages without which it is left out."""
@@ -137,7 +139,7 @@ def _is_left_out(name: str) -> bool:
 def _part_key(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """A part's key in the file: what was done for one recipe or one list of contexts counts for no other."""
     key: dict[str, Any] = {"part": name}
-    if name in ("kernels", "stream", "tune"):
+    if name in ("kernels", "repeats", "stream", "tune"):
         key |= {"recipe": options.recipe[0], "context": options.context[0], "steps": options.steps}
     elif name in ("attention", "tiles"):
         key["context"] = options.context
@@ -198,6 +200,10 @@ def part_here(name: str, options: argparse.Namespace) -> int:
             from tests.bench.gpu_kernels import kernels
 
             return kernels(recipe, context, count, results)
+        case "repeats":
+            from tests.bench.gpu_repeats import repeats
+
+            return repeats(recipe, context, results)
         case "layer":
             return layer(results)
         case "limits":
