@@ -19,6 +19,15 @@ from tests.bench.gpu_results import Results
 
 Ways: TypeAlias = Mapping[str, Callable[[], Tensor]]
 
+STEP_PRODUCTS = {
+    "queries, keys, values": (2816, 8192),
+    "gate and up": (2816, 4224),
+    "output projection": (4096, 2816),
+    "down projection": (2112, 2816),
+    "head": (2816, 262_144),
+    "soft embedding": (262_144, 2816),
+}
+"""Name → inputs and outputs; queries, keys and values are those of a sliding layer."""
 ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT, VOCAB_SIZE = 256, 8, 128, 2816, 704, 4096, 262_144
 DTYPE = torch.bfloat16
 SCALE = 0.001
@@ -124,7 +133,11 @@ def layer(results: Results) -> int:
 
 @torch.inference_mode()
 def dense(results: Results) -> int:
-    """Microseconds of one linear layer in int8 and nf4, decoded first and decoded in the kernel."""
+    """Microseconds of one linear layer in int8 and nf4, decoded first and decoded in the kernel.
+
+    Then those of a step's other dense products in bf16 through torch: what decoding all of them once, while a model
+    loads, would give on a card with 4.8 GB to spare.
+    """
     torch.manual_seed(0)
     x = random_rows(ROWS, WIDTH, torch.device("cuda"))
     weight = random_rows(OUT, WIDTH, x.device) / WIDTH**0.5
@@ -139,6 +152,11 @@ def dense(results: Results) -> int:
             plain.weight = QuantTensor.of(CODECS[codec], weight)
             fast = CudaLinear(plain, activations)
             clock("dense", fast.path, lambda fast=fast: fast(x), results)
+    for name, (inputs, outputs) in STEP_PRODUCTS.items():
+        rows, weight = random_rows(ROWS, inputs, x.device), random_rows(outputs, inputs, x.device)
+        clock(
+            "dense", f"bf16, {name}", lambda rows=rows, weight=weight: torch.nn.functional.linear(rows, weight), results
+        )
     return 0
 
 
