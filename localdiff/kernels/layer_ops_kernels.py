@@ -184,6 +184,7 @@ def route_kernel(
     part_stride,
     PARTS: tl.constexpr,
     TOP_K: tl.constexpr,
+    SLOTS: tl.constexpr,
     EXPERTS: tl.constexpr,
 ):
     """The experts with the highest scores, the first of equal ones, and their renormalised probabilities.
@@ -194,7 +195,7 @@ def route_kernel(
         scores: [N, E]; with more than one of PARTS, the parts of their sum [PARTS, N, E], `part_stride` is N E.
         per_expert_scale: [E], factor on a weight; a sum of parts is rounded to its dtype.
         expert_ids: int64 [N, k]; routing_weights: fp32 [N, k].
-        EXPERTS: `experts` rounded up to a power of 2.
+        SLOTS, EXPERTS: k and `experts` rounded up to a power of 2.
     """
     row = tl.program_id(0).to(tl.int64)
     expert = tl.arange(0, EXPERTS)
@@ -202,19 +203,19 @@ def route_kernel(
     score = load_sum(scores, row * experts + expert, part_stride, inside, per_expert_scale, PARTS)
     score = tl.where(inside, score, float("-inf"))
     remaining = tl.where(inside, tl.exp(score - tl.max(score, axis=0)), -1.0)
+    slot = tl.arange(0, SLOTS)
+    chosen, exponentials = tl.zeros([SLOTS], dtype=tl.int32), tl.zeros([SLOTS], dtype=tl.float32)
     top_k_sum = 0.0
-    for slot in tl.static_range(TOP_K):
-        best = tl.minimum(tl.argmax(remaining, axis=0), experts - 1)  # within bounds even for NaN scores
-        exponential = tl.max(remaining, axis=0)
+    for turn in tl.static_range(TOP_K):
+        exponential, best = tl.max(remaining, axis=0, return_indices=True)
+        best = tl.minimum(best, experts - 1)  # within bounds even for NaN scores
         top_k_sum += exponential
-        tl.store(expert_ids + row * TOP_K + slot, best.to(tl.int64))
+        chosen, exponentials = tl.where(slot == turn, best, chosen), tl.where(slot == turn, exponential, exponentials)
         remaining = tl.where(expert == best, -1.0, remaining)
-    remaining = tl.where(inside, tl.exp(score - tl.max(score, axis=0)), -1.0)
-    for slot in tl.static_range(TOP_K):
-        best = tl.minimum(tl.argmax(remaining, axis=0), experts - 1)
-        weight = tl.max(remaining, axis=0) / top_k_sum * tl.load(per_expert_scale + best).to(tl.float32)
-        tl.store(routing_weights + row * TOP_K + slot, weight)
-        remaining = tl.where(expert == best, -1.0, remaining)
+    is_slot = slot < TOP_K
+    weight = exponentials / top_k_sum * tl.load(per_expert_scale + chosen).to(tl.float32)
+    tl.store(expert_ids + row * TOP_K + slot, chosen.to(tl.int64), mask=is_slot)
+    tl.store(routing_weights + row * TOP_K + slot, weight, mask=is_slot)
 
 
 @triton.jit

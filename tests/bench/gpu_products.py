@@ -136,7 +136,7 @@ def dense(results: Results) -> int:
     """Microseconds of one linear layer in int8 and nf4, decoded first and decoded in the kernel.
 
     Then those of a step's other dense products in bf16 through torch: what decoding all of them once, while a model
-    loads, would give on a card with 4.8 GB to spare.
+    loads, would give on a card with 2.4 GB to spare.
     """
     torch.manual_seed(0)
     x = random_rows(ROWS, WIDTH, torch.device("cuda"))
