@@ -52,9 +52,8 @@ def test_a_model_is_on_the_device_where_it_was_placed(made: Path, monkeypatch: p
         loaded = load(*arguments, **options)
         return replace(loaded, placement=replace(loaded.placement, main=second))
 
-    def try_there(_: object, device: torch.device, *__: object, **___: object) -> bool:
+    def try_there(_: object, device: torch.device, *__: object, **___: object) -> None:
         tried.append(device)
-        return True
 
     monkeypatch.setattr(opening, "load_model", loaded_there)
     monkeypatch.setattr(opening, "try_kernels", try_there)
