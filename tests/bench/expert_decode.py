@@ -2,7 +2,7 @@
 
 All 128 experts of a layer of the released size, with 16 rows each, as a canvas of 256 rows and top-8 routing gives
 them: NF4 decoding in bitsandbytes' library; the products alone with one decoded weight; both of these with every
-operation split over the threads; both with experts shared out among the threads, the CPU path without a C compiler; the
+operation split over the threads, both with experts shared out among the threads, the CPU path without a C compiler; the
 native kernel, the path with one; and bitsandbytes' own product from packed 4-bit weights.
 Then linear layers in int8, 256 rows each, in oneDNN's layout and with the native kernel.
 """
