@@ -23,7 +23,7 @@ from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.machine.children import shielded_children
 from quant.cuda.parity import Expectation
 from quant.cuda.support import exclude, failure_of, forget_unloaded_kernels, readmit
-from quant.cuda.switches import PLAIN, Part, give_up, is_plain
+from quant.cuda.switches import PLAIN, Part, give_up, is_plain, switched_off
 from quant.cuda.timed import give_up_timed
 
 _log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def try_kernels(
                 failure_of(error),
                 part,
                 PLAIN,
-                part,
+                switched_off(),
             )
             return part
         if tried is None:

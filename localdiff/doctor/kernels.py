@@ -20,7 +20,7 @@ from localdiff.options import GenerateOptions
 from localdiff.sizes import counted
 from quant.cpu.native.support import native_library
 from quant.cuda.support import why_unsupported
-from quant.cuda.switches import PLAIN, Part, given_up
+from quant.cuda.switches import PLAIN, Part, given_up, switched_off
 from quant.cuda.timed import timed_count
 from quant.unsupported import Unsupported
 
@@ -86,7 +86,7 @@ def _without(parts: Sequence[Part], finding: Finding) -> Finding:
         finding,
         status="fail" if finding.status == "fail" else "warn",
         text=f"kernels of `{words}` fail, and torch computes these parts, which is slower; {finding.text}",
-        advice=finding.advice or f"`{PLAIN}={words}` saves loading a model twice; {_REPORT}",
+        advice=finding.advice or f"`{PLAIN}={switched_off()}` saves loading a model twice; {_REPORT}",
         facts={**finding.facts, "given_up": list(parts)},
     )
 

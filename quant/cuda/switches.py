@@ -62,6 +62,11 @@ def given_up() -> list[Part]:
     return [part for part in PARTS if part in _given_up]
 
 
+def switched_off(*parts: Part) -> str:
+    """The value of `LOCALDIFF_CUDA_PLAIN` for which these parts are off, and all that are off now."""
+    return ",".join(part for part in PARTS if part in parts or is_plain(part))
+
+
 def check_switches() -> None:
     """Checks the values of all of these variables.
 

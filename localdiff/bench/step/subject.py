@@ -47,7 +47,7 @@ from localdiff.sizes import shown_size
 from quant.cpu.choice import use_cpu_modules
 from quant.cuda.choice import activations_of_codes, rounds_activations
 from quant.cuda.parity import Expectation, ParityError
-from quant.cuda.switches import PLAIN, Part
+from quant.cuda.switches import PLAIN, Part, switched_off
 from quant.cuda.timed import timed_count
 from quant.gpus import gpu_memory
 from quant.recipe import RECIPES, Recipe, recipe_named
@@ -288,8 +288,8 @@ def _require_kernels(denoiser: Denoiser, device: torch.device, expectations: Seq
         what = f"a kernel fails here ({type(error).__name__}: {one_line(error)})"
         if isinstance(error, ParityError):
             what = f"kernels compute wrong numbers here: {error}"
-        which = "kernels" if tried is None else "these kernels"
-        hint = f"`{PLAIN}={tried or 'all'}` turns {which} off; please report it with `localdiff doctor --report`"
+        which, value = ("kernels", "all") if tried is None else ("these kernels", switched_off(tried))
+        hint = f"`{PLAIN}={value}` turns {which} off; please report it with `localdiff doctor --report`"
         if timed_count(device):
             hint = f"`localdiff tune --forget` goes back to the usual tiles; {hint}"
         raise ResourceError(what, hint) from error

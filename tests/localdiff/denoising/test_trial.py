@@ -299,10 +299,12 @@ def test_a_part_whose_kernels_fail_is_computed_plainly_and_all_others_keep_their
 def test_several_parts_may_fail_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "commit")
     tried = differing_in("step", {"dense", "experts"}, WRONG, monkeypatch)
     assert load().denoiser.path.static
     assert tried == ["dense", "experts"] and len(caplog.messages) == 2
     assert switches.given_up() == ["experts", "dense"]
+    assert "; `LOCALDIFF_CUDA_PLAIN=experts,dense,commit` does so" in caplog.messages[-1], "with what is off already"
 
 
 @pytest.mark.parametrize(

@@ -69,13 +69,14 @@ def test_parts_whose_kernels_fail_are_named(engine: Engine, monkeypatch: pytest.
         switches.give_up("attention")
         return engine
 
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "commit")
     monkeypatch.setattr(switches, "_given_up", set())
     monkeypatch.setattr(kernels, "why_unsupported", lambda _: None)
     monkeypatch.setattr(Engine, "load", load)
     (finding,) = kernels.check_kernels(CARD)
     words = "kernels of `attention,projections` fail, and torch computes these parts, which is slower; kernels run, "
     assert finding.status == "warn" and finding.text.startswith(words)
-    assert (finding.advice or "").startswith("`LOCALDIFF_CUDA_PLAIN=attention,projections` saves loading")
+    assert (finding.advice or "").startswith("`LOCALDIFF_CUDA_PLAIN=attention,projections,commit` saves loading")
     assert finding.facts["given_up"] == ["attention", "projections"]
 
 

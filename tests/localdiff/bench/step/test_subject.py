@@ -102,6 +102,7 @@ def test_kernels_that_compute_wrong_numbers_are_not_timed(where: str, monkeypatc
     def differing(*_: object) -> NoReturn:
         raise ParityError("experts: 13 of 512 numbers differ")
 
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "commit")
     if where == "step":
         monkeypatch.setattr(Denoiser, "comparisons", lambda _: [Comparison("experts", differing)])
     else:
@@ -114,7 +115,7 @@ def test_kernels_that_compute_wrong_numbers_are_not_timed(where: str, monkeypatc
         monkeypatch.setattr(subjects, "load_model", load_model)
     make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
     for count, hint in (
-        (0, "`LOCALDIFF_CUDA_PLAIN=experts` turns these kernels off"),
+        (0, "`LOCALDIFF_CUDA_PLAIN=experts,commit` turns these kernels off"),
         (1, "`localdiff tune --forget` goes back"),
     ):
         monkeypatch.setattr(subjects, "timed_count", lambda _, count=count: count)
