@@ -238,10 +238,10 @@ class ChatState:
             )
         finally:
             unsaved = self._take_reply(message, kept_turns, messages, options)
-        if reply is not None:
-            self._remark_on(reply, replaces=message.replaces > 0)
-        if unsaved is not None:
-            self.show_error(unsaved)
+            if reply is not None:
+                self._remark_on(reply, replaces=message.replaces > 0)
+            if unsaved is not None:  # also where the chat ends here, for example by SIGTERM
+                self.show_error(unsaved)
 
     def _take_reply(
         self, message: PendingMessage, kept_turns: int, messages: Sequence[Mapping[str, Any]], options: GenerateOptions

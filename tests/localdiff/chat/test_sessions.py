@@ -7,10 +7,11 @@ import re
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from localdiff.chat.reply_runner import ReplyRunner
 from localdiff.chat.settings import DisplaySettings
 from localdiff.options import GenerateOptions
 from tests.localdiff.chat.conftest import Room, disk_is_full
@@ -183,6 +184,21 @@ def test_an_error_of_saving_stands_once_after_the_figures(room: Room, monkeypatc
     shown = room("Second", session="plans", width=100)
     assert re.search(r"\nHello\.\n6 tokens .*\nerror: the session cannot be saved: ", shown)
     assert shown.count("error: ") == 1
+
+
+def test_an_error_of_saving_is_shown_where_a_signal_ends_the_chat_in_a_reply(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(self: ReplyRunner, *arguments: Any) -> NoReturn:
+        run(self, *arguments)
+        raise SystemExit(143)
+
+    run = ReplyRunner.run
+    monkeypatch.setattr(ReplyRunner, "run", ends)
+    disk_is_full(monkeypatch, times=9)
+    with pytest.raises(SystemExit):
+        room("First", session="plans")
+    assert room.paper.getvalue().count("error: the session cannot be saved: ") == 1
 
 
 def test_somebody_who_types_is_told_again_at_the_end(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
