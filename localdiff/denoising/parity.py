@@ -99,18 +99,6 @@ def comparisons(model: DiffusionGemma, path: StepPath) -> list[Comparison]:
     return found
 
 
-def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
-    """The relative errors of all of these comparisons.
-
-    Raises:
-        ParityError: a kernel computes other numbers than the plain path.
-    """
-    errors = dict[str, float]()
-    for comparison in comparisons(model, path):
-        errors |= comparison.errors()
-    return errors
-
-
 def _summed(scores: Tensor, dtype: torch.dtype) -> Tensor:
     """Scores [N, E], summed if they were left in parts [S, N, E]."""
     return scores.sum(dim=0).to(dtype) if scores.dim() > 2 else scores

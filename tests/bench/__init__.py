@@ -7,6 +7,7 @@
     gpu_limits                        a part: what the experts wait for
     gpu_repeats                       a part: one block many times, which must give the same bits
     gpu_stream                        a part: a step with layers that are streamed from host memory
+    gpu_subject                       the model that these parts measure
     gpu_clock, gpu_process            its clock, and its processes: one that crashes leaves the GPU to the next
     gpu_card, gpu_peak                which card it is, with which torch, Triton and commit; its peak of memory
     gpu_results                       its figures as they are written, and the tables of `docs/` made of them

@@ -19,10 +19,8 @@ from typing import Any
 import torch
 
 from localdiff.bench.step.measure import WARM_UP_REPLAYED, Stopwatch
-from localdiff.bench.step.subject import random_subject
-from localdiff.errors import ResourceError
-from quant.released import LAYERS
 from tests.bench.gpu_results import SHORT, Results, words_of_grid
+from tests.bench.gpu_subject import full_size
 
 EACH_STEP = "decide_kernel"
 """The kernel that every step launches once. It counts the steps: they are launched ahead, so some are cut off."""
@@ -73,12 +71,9 @@ def kernels(recipe: str, context: int, steps: int, results: Results) -> int:
     """Profiles some steps and prints each kernel's share; returns 1 if the profiler sees none."""
     from torch.profiler import ProfilerActivity, profile
 
-    try:
-        make = random_subject(recipe=recipe, layers=LAYERS, context=context, device="cuda:0", dtype="auto")
-    except ResourceError as error:
-        print(f"left out: {error.message}")
+    subject = full_size(recipe, context)
+    if subject is None:
         return 0
-    subject = make(lambda _: None)
     watch = Stopwatch(subject, context=context)
     with torch.inference_mode():
         watch.prefill()

@@ -13,11 +13,10 @@ from dataclasses import replace
 import torch
 
 from localdiff.bench.step.measure import Stopwatch
-from localdiff.bench.step.subject import Subject, random_subject
-from localdiff.errors import ResourceError
+from localdiff.bench.step.subject import Subject
 from localdiff.load.streaming import LayerStream
-from quant.released import LAYERS
 from tests.bench.gpu_results import Results
+from tests.bench.gpu_subject import full_size
 
 STREAMED = 10
 """Layers; about as many layers of `4bit` as do not fit a GPU of 12 GB."""
@@ -27,12 +26,9 @@ def stream(recipe: str, context: int, steps: int, results: Results) -> int:
     """Times steps before and after the last layers have left the card."""
     # As for a model with streamed layers: projections are not fused, and steps are launched kernel by kernel.
     os.environ["LOCALDIFF_CUDA_PLAIN"] = "projections"
-    try:
-        make = random_subject(recipe=recipe, layers=LAYERS, context=context, device="cuda:0", dtype="auto")
-    except ResourceError as error:
-        print(f"left out: {error.message}")
+    subject = full_size(recipe, context)
+    if subject is None:
         return 0
-    subject = make(lambda _: None)
     subject = replace(subject, denoiser=subject.denoiser.without_graphs())
     before = _milliseconds(subject, context, steps)
     layers = LayerStream(subject.device)

@@ -38,6 +38,7 @@ def test_kernels_of_the_released_model_can_be_held_against_the_plain_path(recipe
     """As on loading to a card, but over tensors without numbers: both ways give results of the same shapes."""
     from localdiff.denoising import StepPath, parity
     from tests.gpu import specializations as on_cards
+    from tests.models.steps import step_parity
 
     path = StepPath(static=True, logits=True)
     held = []
@@ -56,7 +57,7 @@ def test_kernels_of_the_released_model_can_be_held_against_the_plain_path(recipe
         on_cards.noted(),
         on_cards.without_numbers(),
     ):
-        parity.step_parity(on_cards.on_card(on_cards.kinds_of_layers(), recipe, {}), path)
+        step_parity(on_cards.on_card(on_cards.kinds_of_layers(), recipe, {}), path)
     assert held.count("fused projections") == 12, (
         "of both kinds of layers, attention and the dense MLP, of both kinds of steps and a short piece"
     )

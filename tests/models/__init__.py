@@ -8,7 +8,7 @@
     native          whether this machine should have the CPU's kernel
     adapters        adapters that change something, and what a model computes with them
     all_experts     experts whose computation can be captured in a graph
-    steps           denoisers with a path that a device would not choose by itself
+    steps           denoisers with a path that a device would not choose by itself; all comparisons of a path
     reference       what `transformers` computes from a checkpoint
     events          what tests ask about the events of a run
     loaded          the network of a checkpoint, in one call

@@ -1,8 +1,9 @@
-"""Denoisers with a path that a device would not choose by itself."""
+"""Denoisers with a path that a device would not choose by itself, and all comparisons of a path."""
 
 from __future__ import annotations
 
 from localdiff.denoising import Denoiser, StepPath
+from localdiff.denoising.parity import comparisons
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import set_layer_ops
@@ -25,3 +26,15 @@ def denoiser_of(
     if projections:
         fuse_projections(model)
     return Denoiser(model, StepPath(**parts))
+
+
+def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
+    """The relative errors of all comparisons of a model and its steps on a path.
+
+    Raises:
+        ParityError: a kernel computes other numbers than the plain path.
+    """
+    errors = dict[str, float]()
+    for comparison in comparisons(model, path):
+        errors |= comparison.errors()
+    return errors

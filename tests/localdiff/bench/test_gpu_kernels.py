@@ -122,7 +122,7 @@ def test_the_steps_of_a_block_after_a_context_are_profiled(
             Path(path).write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
 
     monkeypatch.setattr(gpu_kernels, "WARM_UP_REPLAYED", 1)
-    monkeypatch.setattr(gpu_kernels, "random_subject", lambda **_: lambda _: small_subject())
+    monkeypatch.setattr(gpu_kernels, "full_size", lambda *_: small_subject())
     monkeypatch.setattr(Stopwatch, "block_of", watched)
     monkeypatch.setattr(torch.profiler, "profile", Profiled)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)

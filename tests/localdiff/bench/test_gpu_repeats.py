@@ -23,7 +23,7 @@ def test_blocks_that_differ_are_counted(
     monkeypatch.setattr(gpu_repeats, "BLOCKS", 5)
     monkeypatch.setattr(gpu_repeats, "STEPS", 2)
     subject = small_subject()
-    monkeypatch.setattr(gpu_repeats, "random_subject", lambda **_: lambda _: subject)
+    monkeypatch.setattr(gpu_repeats, "full_size", lambda *_: subject)
     right, blocks = gpu_repeats._outcome, list[int]()
 
     def disturbed(_module: torch.nn.Module, _inputs: object, hidden: torch.Tensor) -> None:

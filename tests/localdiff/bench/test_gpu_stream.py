@@ -24,7 +24,7 @@ def test_steps_are_timed_before_and_after_layers_have_moved(
     monkeypatch.setattr(gpu_stream, "STREAMED", 2)
     subject, one_by_one = small_subject(), StepPath(ahead=False)
     monkeypatch.setattr(Denoiser, "without_graphs", lambda _: Denoiser(subject.network, one_by_one))
-    monkeypatch.setattr(gpu_stream, "random_subject", lambda **_: lambda _: subject)
+    monkeypatch.setattr(gpu_stream, "full_size", lambda *_: subject)
     places, paths, measure = list[int](), list[StepPath](), Stopwatch.measure
 
     def noted(self: Stopwatch, steps: int) -> Timings:

@@ -13,7 +13,6 @@ from localdiff.adapter.attach import attach
 from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.targets import SIDES, Target, targets
 from localdiff.denoising import StepPath, parity
-from localdiff.denoising.parity import step_parity
 from localdiff.denoising.static import reading
 from localdiff.diffusion.reading import LogitStatistics
 from localdiff.kernels.decision import StepBuffers
@@ -29,7 +28,7 @@ from quant.cuda.parity import ParityError
 from quant.modules import QuantTensor
 from tests.gpu.kernels import DEVICE, HALVES, needs_triton
 from tests.localdiff.bench.step.small import small_subject
-from tests.models.steps import denoiser_of
+from tests.models.steps import denoiser_of, step_parity
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 

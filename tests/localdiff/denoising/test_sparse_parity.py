@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from localdiff.denoising import StepPath
-from localdiff.denoising.parity import step_parity
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda import soft
 from quant.cuda.parity import ParityError
 from tests.gpu.kernels import DEVICE, HALVES, needs_triton
 from tests.localdiff.bench.step.small import small_subject
+from tests.models.steps import step_parity
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
