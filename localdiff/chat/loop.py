@@ -67,9 +67,9 @@ class Chat:
             case Command(name, argument):
                 if request := self._run_command(name, argument):
                     self._state.send(request)
-            case Unknown(word, suggestion):
+            case Unknown(word, advice):
                 self._state.failure = UsageError.exit_code
-                self._state.say(_unknown(word, suggestion))
+                self._state.say(f"Unknown command /{printable(word[:60])}. {advice}")
 
     def _run_command(self, name: str, argument: str) -> PendingMessage | None:
         try:
@@ -98,8 +98,3 @@ class Chat:
         if text.strip().lower() in ("exit", "quit") and not self._knows_exit:
             self._knows_exit = True
             self._state.say("This is sent to the model; /exit leaves.")
-
-
-def _unknown(word: str, suggestion: str | None) -> str:
-    rest = f"Did you mean /{suggestion}?" if suggestion else "/help lists commands; // instead of / sends the line."
-    return f"Unknown command /{printable(word[:60])}. {rest}"

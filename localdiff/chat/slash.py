@@ -72,6 +72,21 @@ COMMANDS: tuple[CommandName, ...] = (
 
 BY_WORD = {word: command for command in COMMANDS for word in (command.name, *command.aliases)}
 
+_ELSEWHERE = {
+    "reset": "Did you mean /clear?",
+    "new": "Did you mean /clear?",
+    "regenerate": "Did you mean /retry?",
+    "redo": "Did you mean /retry?",
+    "add": "Did you mean /file?",
+    "read": "Did you mean /file?",
+    "history": "Did you mean /show?",
+    "export": "Did you mean /copy or /trace?",
+    "temp": "Did you mean /set temperature?",
+    "temperature": "Did you mean /set temperature?",
+    "model": "The model is chosen at the start: localdiff chat -m MODEL.",
+}
+"""Commands of other programs → what does the same here; by its letters, a word may resemble something else."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -90,10 +105,10 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An unknown command: the word that was typed, and the command that may have been meant."""
+    """An unknown command: the word that was typed, and a sentence that says what to type instead."""
 
     word: str
-    suggestion: str | None
+    advice: str
 
 
 def parse(line: str) -> Message | Command | Unknown | None:
@@ -111,8 +126,11 @@ def parse(line: str) -> Message | Command | Unknown | None:
         return Command(command.name, argument)
     if "\n" in line.strip():
         return Message(line)
+    if advice := _ELSEWHERE.get(word.lower()):
+        return Unknown(word, advice)
     near = get_close_matches(word.lower(), filter(str.isalpha, BY_WORD), 1)
-    return Unknown(word, near[0] if near else None)
+    otherwise = "/help lists commands; // instead of / sends the line."
+    return Unknown(word, f"Did you mean /{near[0]}?" if near else otherwise)
 
 
 def _is_comment(line: str) -> bool:

@@ -131,6 +131,25 @@ def test_a_narrow_terminal_breaks_no_word_of_what_is_said_and_nothing_that_someb
     assert "\nhint: `/file` is a command of its\nown: send text files with the next\nmessage\n" in shown
 
 
+@pytest.mark.parametrize(
+    ("typed", "advice"),
+    [
+        ("/reset", "Did you mean /clear?"),
+        ("/NEW", "Did you mean /clear?"),
+        ("/regenerate", "Did you mean /retry?"),
+        ("/redo", "Did you mean /retry?"),
+        ("/add a.txt", "Did you mean /file?"),
+        ("/read a.txt", "Did you mean /file?"),
+        ("/history", "Did you mean /show?"),
+        ("/export", "Did you mean /copy or /trace?"),
+        ("/temp 0.5", "Did you mean /set temperature?"),
+        ("/model demo", "The model is chosen at the start: localdiff chat -m MODEL."),
+    ],
+)
+def test_a_command_of_another_program_is_answered_with_what_does_the_same(room: Room, typed: str, advice: str) -> None:
+    assert f"Unknown command {typed.split()[0]}. {advice}\n" in room(typed)
+
+
 def test_a_mistyped_command_never_reaches_the_model(room: Room) -> None:
     shown = room("/svae notes", "/frobnicate", "/", "/ help", "//usr/bin is a folder", " /usr too", display=QUIET)
     assert shown == paper(
