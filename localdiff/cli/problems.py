@@ -36,6 +36,21 @@ _UNKNOWN = re.compile(r"^(no such option): (.*)$", re.DOTALL)
 _EMPTY = "''"
 """How an empty argument is typed."""
 
+_LISTS_MODELS = "`localdiff models` lists the models on this machine"
+_ELSEWHERE = {
+    "list": _LISTS_MODELS,
+    "ls": _LISTS_MODELS,
+    "ps": _LISTS_MODELS,
+    "show": _LISTS_MODELS,
+    "pull": "`localdiff quantize` downloads the released weights and makes them smaller",
+    "rm": "`localdiff models rm NAME` deletes a quantized model",
+    "serve": "localdiff is not a server; from Python, `from localdiff import Engine` loads a model",
+    "help": "`localdiff --help` lists the commands, and `localdiff COMMAND --help` shows what one takes",
+    "version": "`localdiff --version` prints it",
+    "config get": "`localdiff config` on its own lists every setting with its value",
+}
+"""Commands of other programs → what does the same here; by its letters, a word may resemble one that writes."""
+
 _NUMBERS = {
     "int_parsing": "a whole number",
     "int_parsing_size": "a smaller whole number",
@@ -122,6 +137,8 @@ def _usage(error: typer.TyperException) -> UsageError:
             message = f"`{name}`: {message}" if message else f"`{name}` is missing"
     context = getattr(error, "ctx", None)
     hint = f"`{context.command_path if context else 'localdiff'} --help` shows what it takes"
+    if is_unknown_command and context and (elsewhere := _of_elsewhere(message, context)):
+        return UsageError(message, elsewhere)
     if suggestion:
         hint = "did you mean " + suggestion.replace("'", "`")
     elif possible := _longer_options(error) or _similar_options(error):
@@ -137,6 +154,13 @@ def _usage(error: typer.TyperException) -> UsageError:
     if is_unknown_command and context and context.parent is not None and context.command.invoke_without_command:
         hint += f"{'' if suggestion else ';'} `{context.command_path}` on its own lists what there is"
     return UsageError(message, hint)
+
+
+def _of_elsewhere(message: str, context: typer.Context) -> str | None:
+    """The hint for an unknown command that other programs have."""
+    word = message.removeprefix("no such command `").removesuffix("`")
+    group = "" if context.parent is None else f"{context.info_name} "
+    return _ELSEWHERE.get(group + word)
 
 
 def _of_extra_words(words: str, context: typer.Context) -> str | None:
