@@ -114,9 +114,10 @@ def _refuse_repeated(parameters: list[Any]) -> None:
     """
     for parameter in parameters:
         if parameter.metavar in _ONCE and parameters.count(parameter) > 1 and parameter.opts[0].startswith("-"):
+            several = "a pipe gives several, as in `cat A B | localdiff run '…'`" if parameter.name == "file" else None
             raise UsageError(
                 f"`{parameter.opts[0]}` is given {parameters.count(parameter)} times",
-                f"it takes one {parameter.metavar}: leave out all others",
+                f"it takes one {parameter.metavar}: {several or 'leave out all others'}",
             )
 
 

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 
 import typer
 
+from localdiff.cli.shells import SCRIPTS
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, one_line, without_password
 from localdiff.failures import broken_package, busy_gpu, gpu_failure, out_of_resources
 from localdiff.identity import DEMO
@@ -36,6 +37,8 @@ _UNKNOWN = re.compile(r"^(no such option): (.*)$", re.DOTALL)
 _EMPTY = "''"
 """How an empty argument is typed."""
 
+_SIMILARITY = 0.7
+"""Of an option to the one that may be meant: more than `--stop` has to `--steps`, which changes the answer."""
 _LISTS_MODELS = "`localdiff models` lists the models on this machine"
 _ELSEWHERE = {
     "list": _LISTS_MODELS,
@@ -143,6 +146,10 @@ def _usage(error: typer.TyperException) -> UsageError:
         hint = "did you mean " + suggestion.replace("'", "`")
     elif possible := _longer_options(error) or _similar_options(error):
         hint = f"did you mean {' or '.join(f'`{name}`' for name in sorted(possible))}?"
+    elif message == "`SHELL` is missing":
+        hint = f"it is one of {', '.join(SCRIPTS)}"
+    elif message == "no such option `-m`" and context and context.info_name == "quality":
+        hint = "the two models need no option: `localdiff bench quality A B`"
     elif (option := _run_option(error)) is not None:
         hint = f"options follow the command: `localdiff run {option} …`"
     elif extra is not None and context is not None:
@@ -204,7 +211,7 @@ def _similar_options(error: typer.TyperException) -> list[str]:
     possible = getattr(error, "possibilities", None) or ()
     if any(map(str.isspace, option)):  # a prompt, rather
         return []
-    return [name for name in possible if get_close_matches(option, [name.lstrip("-")])]
+    return [name for name in possible if get_close_matches(option, [name.lstrip("-")], cutoff=_SIMILARITY)]
 
 
 def _run_option(error: typer.TyperException) -> str | None:

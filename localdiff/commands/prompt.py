@@ -14,6 +14,7 @@ from typing import BinaryIO, TypeAlias
 
 from localdiff.errors import UsageError
 from localdiff.paths import expanded
+from localdiff.quoting import shell_word
 from localdiff.ui.console import is_terminal
 from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
@@ -27,6 +28,8 @@ LONG_DELAY = 3.0
 """Seconds until the remark where it cannot be erased again."""
 
 _PATIENCE = 1.0
+_SHORT = 60
+"""Characters of a prompt that a hint repeats."""
 _TEXT = "a prompt is UTF-8 text"
 _GIVEN = "give it in quotes, with `-f FILE`, or through a pipe"
 
@@ -95,8 +98,11 @@ def read_prompt(
         NoPromptError: no prompt at all.
     """
     if argument is not None and file is not None:
+        words = shell_word(argument) if len(argument) <= _SHORT and argument.isprintable() else "'…'"
+        source = "" if file == STDIN else f" < {shell_word(file)}"
         raise UsageError(
-            f"two prompts: the argument and `-f {file}`", "give one of them; piped input may follow either"
+            f"two prompts: the argument and `-f {file}`",
+            f"piped input follows an argument, as in `localdiff run {words}{source}`",
         )
     if file == "":
         raise UsageError("`-f` is empty", "it takes the name of a text file, or `-` for standard input")

@@ -142,3 +142,17 @@ def test_more_than_any_context_holds_is_not_read_to_its_end(tmp_path: Path) -> N
             read_prompt(argument, given, pipe)
         assert len(pipe.read()) == 9, "the rest may have no end"
     assert len(read_prompt(None, None, io.BytesIO(b"a" * MAX_BYTES))) == MAX_BYTES
+
+
+@pytest.mark.parametrize(
+    ("argument", "file", "shown"),
+    [
+        ("Explain this", "main.py", "localdiff run 'Explain this' < main.py"),
+        ("Explain this", "-", "localdiff run 'Explain this'"),
+        ("word " * 100, "my file", "localdiff run '…' < 'my file'"),
+    ],
+)
+def test_a_prompt_beside_a_file_is_answered_with_the_form_that_works(argument: str, file: str, shown: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read_prompt(argument, file, None)
+    assert raised.value.hint == f"piped input follows an argument, as in `{shown}`"
