@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from difflib import get_close_matches
 from pathlib import Path
 
 from localdiff import paths
@@ -41,6 +42,8 @@ def find_adapter(reference: str) -> Path:
     hint = f"an adapter is a directory that PEFT saved, or a name; {comes}"
     if HUB_ID.fullmatch(reference):
         hint += f"; one on the Hub is fetched first: `hf download {reference} --local-dir DIR`, then `--adapter DIR`"
+    elif near := get_close_matches(reference, names, 1):
+        hint = f"did you mean `{near[0]}`? {hint}"
     raise WeightsError(f"there is no adapter `{reference}`", hint)
 
 

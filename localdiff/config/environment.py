@@ -55,8 +55,10 @@ def strange_variables(env: Mapping[str, str]) -> tuple[tuple[str, str | None], .
     variables = [*(key.variable for key in KEYS.values()), *OTHER_VARIABLES]
     strange = sorted(name for name in env if name.startswith(PREFIX) and name not in variables)
     words = [name.removeprefix(PREFIX) for name in variables]
+    with_table = {key.name.replace(".", "_").upper(): key.variable for key in KEYS.values()}
     pairs: list[tuple[str, str | None]] = []
     for name in strange:
-        near = get_close_matches(name.removeprefix(PREFIX), words, 1)
-        pairs.append((name, PREFIX + near[0] if near else None))
+        word = name.removeprefix(PREFIX)
+        near = get_close_matches(word, words, 1)
+        pairs.append((name, with_table.get(word) or (PREFIX + near[0] if near else None)))
     return tuple(pairs)

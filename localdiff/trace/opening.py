@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 
 from localdiff.errors import UsageError
@@ -31,7 +33,13 @@ def open_trace(name: str) -> Trace:
         return _piped()
     if not name:  # as from an unset variable; as a path it would be the current folder
         raise UsageError("the name of a trace is empty", f"give one; `{EXAMPLE}` ships with the package")
-    return read_trace(EXAMPLE_FILE if name == EXAMPLE else expanded(name))
+    path = EXAMPLE_FILE if name == EXAMPLE else expanded(name)
+    try:
+        return read_trace(path)
+    except UsageError as error:
+        if get_close_matches(name, [EXAMPLE]) and not os.path.lexists(path):
+            error.hint = f"did you mean `{EXAMPLE}`?"
+        raise
 
 
 def shown_name(name: str) -> str:

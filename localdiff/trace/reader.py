@@ -101,6 +101,11 @@ def _header(line: bytes, name: str) -> Header:
         fields = parse(line)
     except Malformed as error:
         raise _no_trace(name) from error
+    if "event" in fields:
+        raise TraceError(
+            f"`{name}` is not a trace: it holds events, as `--events` writes them",
+            "`localdiff run --record FILE PROMPT` records a trace",
+        )
     if "trace" not in fields or "schema" not in fields:
         raise _no_trace(name)
     for key, version in (("trace", VERSION), ("schema", SCHEMA_VERSION)):

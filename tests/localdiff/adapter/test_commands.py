@@ -84,6 +84,7 @@ def test_an_adapter_that_is_not_there(cli: Cli) -> None:
         result = cli(command, "-m", "demo", "--adapter", "nowhere", *(["hi"] if command == "run" else []))
         assert result.code == 3
         assert result.stderr.startswith("error: there is no adapter `nowhere`\nhint: ")
+    assert "\nhint: did you mean `sudoku`? an" in cli("run", "-m", "demo", "--adapter", "sudoko", "hi").stderr
 
 
 def test_the_example_of_the_page_makes_an_adapter(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,7 @@ from tests.screens.processes import Cli
             "no such option `-m`",
             "the two models need no option: `localdiff bench quality A B`",
         ),
+        (["replay", "exmaple"], "no such file: `exmaple`", "did you mean `example`?"),
         (["completion"], "`SHELL` is missing", "it is one of bash, zsh, fish, powershell"),
         (["run", "-o", "a", "--output=b", "hi"], "`-o` is given 2 times", "it takes one FILE"),
         (["run", "--adapter", "a", "--adapter", "b", "hi"], "`--adapter` is given 2 times", "it takes one ADAPTER"),

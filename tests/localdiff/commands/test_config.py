@@ -286,6 +286,14 @@ def test_a_variable_that_nobody_reads_is_warned_about(cli: Cli, monkeypatch: pyt
     assert result.stderr == "warning: unknown variable LOCALDIFF_STEP\nhint: did you mean LOCALDIFF_STEPS?\n"
 
 
+def test_a_variable_with_the_table_of_its_setting_is_told_from_the_one_that_is_read(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_GENERATE_SEED", "3")
+    hint = "hint: did you mean LOCALDIFF_SEED?\n"
+    assert cli("config").stderr == f"warning: unknown variable LOCALDIFF_GENERATE_SEED\n{hint}"
+
+
 def test_set_and_unset_change_one_line_of_the_file(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = home / "config.toml"
     assert cli("config", "set", "generate.steps", "16").stdout == f"generate.steps  16  {file}:2\n"

@@ -247,6 +247,12 @@ def test_what_is_no_trace_is_called_so(data: bytes) -> None:
     assert refusal(data) == "`t.jsonl` is not a trace"
 
 
+def test_a_file_of_events_is_told_from_a_trace() -> None:
+    with pytest.raises(TraceError, match="`t.jsonl` is not a trace: it holds events") as caught:
+        parse_trace(DATA.split(b"\n", 1)[1], "t.jsonl")
+    assert caught.value.hint == "`localdiff run --record FILE PROMPT` records a trace"
+
+
 def test_a_byte_order_mark_is_no_part_of_the_trace() -> None:
     trace = read_stream(io.BytesIO(codecs.BOM_UTF8 + DATA), "t.jsonl")
     assert trace == parse_trace(DATA, "t.jsonl")
