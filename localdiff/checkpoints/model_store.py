@@ -21,6 +21,10 @@ from quant.names import discarded_directory, output_directory
 from quant.released import MODEL
 
 
+class NoModelError(WeightsError):
+    """No model was named, and none or several could be the default."""
+
+
 def default_model() -> str:
     """The default: the quantized released model, else the only other quantized model here; never one made from demo.
 
@@ -42,13 +46,13 @@ def default_model() -> str:
     if len(others) == 1:
         return others[0]
     if others:
-        raise WeightsError(
+        raise NoModelError(
             f"no model was named, and {len(others)} are here", f"`-m` takes one of {', '.join(sorted(others))}"
         )
     for directory in there:
         if (why := refusal(directory / MANIFEST_FILE)) is not None:
             raise WeightsError(f"no model was named, and `{directory}` cannot be read: {why}", CHECK_PERMISSIONS)
-    raise WeightsError(
+    raise NoModelError(
         "no model was named, and no quantized model " + ("but the demo's " if demos else "") + "is here to use instead",
         "`localdiff quantize` makes one of the released weights (a 52 GB download, 15 GB to keep); "
         f"`-m {(*demos, DEMO)[0]}` runs the small model of this package",

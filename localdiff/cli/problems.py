@@ -176,7 +176,7 @@ def _of_extra_words(words: str, context: typer.Context) -> str | None:
     if command not in ("run", "chat"):
         return None
     possible = [context.params.get("prompt")] if command == "run" else [words, *words.split()[:1]]
-    if (model := next((word for word in possible if word is not None and _is_model(word)), None)) is not None:
+    if (model := next((word for word in possible if word is not None and is_model(word)), None)) is not None:
         typed = f"localdiff {command} -m {shell_word(model)}"
         return f"a model is named with `-m`: `{typed if command == 'chat' else f'{typed} …'}`"
     if command == "chat":
@@ -184,7 +184,7 @@ def _of_extra_words(words: str, context: typer.Context) -> str | None:
     return 'a prompt of several words needs quotes: `localdiff run "several words"`'
 
 
-def _is_model(word: str) -> bool:
+def is_model(word: str) -> bool:
     """Whether a word names a model on this machine."""
     from localdiff.checkpoints.model_store import quantized_directory  # here: otherwise it takes a tenth of every start
 

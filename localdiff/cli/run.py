@@ -16,8 +16,11 @@ import typer
 from localdiff.cli import options
 from localdiff.cli.configured import GENERATING, configured, live_setting
 from localdiff.cli.exits import decide_streams
+from localdiff.cli.problems import is_model
 from localdiff.errors import UsageError
+from localdiff.identity import DEMO
 from localdiff.options import GenerateOptions
+from localdiff.quoting import shell_word
 
 app = typer.Typer()
 
@@ -117,6 +120,7 @@ def run_command(
 
     The answer goes to stdout, everything else to stderr. Ctrl-C keeps what is finished; twice exits at once.
     """
+    from localdiff.checkpoints.model_store import NoModelError
     from localdiff.commands.live import LiveOptions
     from localdiff.commands.model_choice import ModelChoice
     from localdiff.commands.prompt import NoPromptError
@@ -147,4 +151,9 @@ def run_command(
     except NoPromptError as error:
         streams.stderr.write(context.get_usage() + "\n")
         error.hint = f"{error.hint}; `localdiff chat` is for a conversation"
+        raise
+    except NoModelError as error:
+        if prompt is not None and (prompt == "help" or is_model(prompt)):
+            named = DEMO if prompt == "help" else shell_word(prompt)
+            error.hint = f"`{prompt}` was taken for the prompt: `localdiff run -m {named} 'your prompt'`"
         raise

@@ -159,6 +159,21 @@ def test_a_model_of_this_machine_before_the_prompt_is_taken_for_one(
     assert "hint: a model is named with `-m`: `localdiff run -m 'a model' …`" in cli("run", "a model", "hi").stderr
 
 
+@pytest.mark.parametrize(("word", "model"), [("demo", "demo"), ("help", "demo"), ("mine", "mine")])
+def test_a_model_in_the_place_of_the_prompt_is_named_in_the_hint(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, model: str
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    for name in ("mine", "other"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "quant.json").touch()
+    hint = f"hint: `{word}` was taken for the prompt: `localdiff run -m {model} 'your prompt'`"
+    assert cli("run", word).stderr.splitlines()[1:] == [hint]
+    assert "was taken for" not in cli("run", "another word").stderr
+    cli.engine = ScriptedEngine()
+    assert cli("run", "-m", "demo", word).code == 0
+
+
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
