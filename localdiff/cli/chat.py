@@ -53,8 +53,8 @@ def chat_command(
         typer.Option(
             metavar="FILE",
             parser=options.file_name,
-            help="Write a trace of the latest answer to FILE as it is generated, for `localdiff replay`. It contains "
-            "the conversation and is readable only by its owner.",
+            help="Write a trace of the latest answer to FILE as it is generated, for `localdiff replay`, replacing a "
+            "trace that is there. It contains the conversation and is readable only by its owner.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,

@@ -60,7 +60,8 @@ def run_command(
         typer.Option(
             metavar="FILE",
             parser=options.events_name,
-            help="Write every event to FILE as a line of JSON; - is stdout, which then has no text.",
+            help="Write every event to FILE as a line of JSON, replacing what is there; - is stdout, which then has "
+            "no text.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
@@ -69,8 +70,8 @@ def run_command(
         typer.Option(
             metavar="FILE",
             parser=options.file_name,
-            help="Write a trace of the run to FILE, for `localdiff replay`. It contains the prompt and is readable "
-            "only by its owner.",
+            help="Write a trace of the run to FILE, for `localdiff replay`, replacing a trace that is there. It "
+            "contains the prompt and is readable only by its owner.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,

@@ -25,6 +25,8 @@ from localdiff.ui.output import Output
 
 STDOUT = "-"
 """What `--events` calls stdout."""
+_TRACE = b'{"trace":'
+"""How every trace begins."""
 _log = logging.getLogger(__name__)
 
 OtherFiles: TypeAlias = Sequence[tuple[str, str | Path | None]]
@@ -116,11 +118,13 @@ def run_file(
     Args:
         hint: what the option takes; shown if it names a folder.
         elsewhere: the hint if the file cannot be written; by default, to give the option another file.
-        private: make it readable by its owner alone, even if it was not before; devices and pipes stay as they are.
+        private: it is for a trace: make it readable by its owner alone, even if it was not before; devices and pipes
+            stay as they are.
         needed: raise a failure to write at once.
 
     Raises:
-        UsageError: the file cannot be opened for writing, or another option or another process writes it too.
+        UsageError: the file cannot be opened for writing, or another option or another process writes it too, or it is
+            private and holds something else than a trace.
         ResourceError: it could not be written.
     """
     path = expanded(name)
@@ -130,6 +134,10 @@ def run_file(
     if not path.parent.is_dir():
         raise UsageError(
             f"there is no folder `{Path(name).parent}`", f"create it first, or give `{option}` another name"
+        )
+    if private and _holds_other_than_trace(path):
+        raise UsageError(
+            f"`{name}` exists and is not a trace", f"`{option}` replaces only traces: give it another name"
         )
     is_new, elsewhere = not path.exists(), elsewhere or f"give `{option}` a file elsewhere"
 
@@ -185,6 +193,17 @@ def event_recorders(events: str | None, output: Output, *, others: OtherFiles, a
     with run_file("--events", events, hint=hint, others=others) as file:
         text = io.TextIOWrapper(file.file, encoding="utf-8", newline="\n")
         yield [FileObserver(file, JsonLines(text))]
+
+
+def _holds_other_than_trace(path: Path) -> bool:
+    """Whether a file is neither empty nor a trace: its name was mistyped, and it would be lost."""
+    try:
+        if not path.is_file():  # a pipe would wait
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_TRACE)) not in (b"", _TRACE)
+    except OSError:  # whoever opens it for writing says why
+        return False
 
 
 def _lock(file: BinaryIO) -> bool:

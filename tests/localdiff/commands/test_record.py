@@ -51,7 +51,7 @@ def test_a_run_is_recorded_and_nothing_else_changes(cli: Cli, engine: ScriptedEn
 
 
 def test_only_its_owner_may_read_it_even_where_it_was_open_before(cli: Cli, engine: ScriptedEngine, file: Path) -> None:
-    file.write_text("old and longer than anything that follows" * 1000)
+    file.write_text('{"trace": "old and longer than anything that follows"}\n' * 1000)
     file.chmod(0o644)
     cli("run", "-m", "demo", "--record", str(file), "hi")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -84,9 +84,19 @@ def test_a_run_that_fails_before_it_begins_leaves_the_file_as_it_was(cli: Cli, f
 
     assert cli("run", "-m", "demo", option, str(file), "hi", load=load).code == 4
     assert not file.exists()
-    file.write_text("old")
+    file.write_text('{"trace": "old"}')
     assert cli("run", "-m", "demo", option, str(file), "hi", load=load).code == 4
-    assert file.read_text() == "old"
+    assert file.read_text() == '{"trace": "old"}'
+
+
+@pytest.mark.parametrize("command", [["run", "hi"], ["chat"]])
+def test_a_file_that_is_not_a_trace_is_not_replaced(cli: Cli, file: Path, command: list[str]) -> None:
+    file.write_text("notes of mine")
+    file.chmod(0o644)
+    result = cli(*command, "-m", "demo", "--record", str(file))
+    hint = "hint: `--record` replaces only traces: give it another name\n"
+    assert (result.code, result.stderr) == (2, f"error: `{file}` exists and is not a trace\n{hint}")
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("notes of mine", 0o644)
 
 
 def test_a_link_to_a_new_file_outlives_a_run_that_never_begins(cli: Cli, file: Path) -> None:
@@ -185,12 +195,12 @@ def test_a_process_that_is_killed_leaves_a_trace_of_its_steps(file: Path) -> Non
 def test_two_runs_do_not_write_the_same_file(cli: Cli, engine: ScriptedEngine, file: Path, option: str) -> None:
     with run_file("--record", file, hint="") as first:
         first.begin()
-        first.file.write(b"of the first\n")
+        first.file.write(b'{"trace": "of the first"}\n')
         first.file.flush()
         result = cli("run", "-m", "demo", option, str(file), "hi")
         assert (result.code, result.stdout) == (2, "")
         assert f"another process is writing `{file}`" in result.stderr
-    assert file.read_bytes() == b"of the first\n"
+    assert file.read_bytes() == b'{"trace": "of the first"}\n'
     assert cli("run", "-m", "demo", option, str(file), "hi").code == 0
 
 
