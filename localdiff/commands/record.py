@@ -110,7 +110,7 @@ def trace_file(
     hint = f"`{folder}` takes a folder that you may write to" if needed else "`--record` takes the name of a file"
     elsewhere = f"`{folder}` may name one on another disk" if needed else None
     with run_file(
-        "--record", options.file, hint=hint, elsewhere=elsewhere, private=True, needed=needed, others=others
+        folder or "--record", options.file, hint=hint, elsewhere=elsewhere, trace=True, needed=needed, others=others
     ) as file:
         yield TraceFile(file, options)
         if file.begun and file.failure is None and output.notes:

@@ -107,7 +107,7 @@ def run_file(
     *,
     hint: str,
     elsewhere: str | None = None,
-    private: bool = False,
+    trace: bool = False,
     needed: bool = False,
     others: OtherFiles = (),
 ) -> Iterator[RunFile]:
@@ -118,13 +118,13 @@ def run_file(
     Args:
         hint: what the option takes; shown if it names a folder.
         elsewhere: the hint if the file cannot be written; by default, to give the option another file.
-        private: it is for a trace: make it readable by its owner alone, even if it was not before; devices and pipes
-            stay as they are.
+        trace: replace nothing but a trace, and make it readable by its owner alone, even if it was not before; devices
+            and pipes stay as they are.
         needed: raise a failure to write at once.
 
     Raises:
-        UsageError: the file cannot be opened for writing, or another option or another process writes it too, or it is
-            private and holds something else than a trace.
+        UsageError: the file cannot be opened for writing, another option or another process writes it too, or it is
+            to be a trace and holds something else.
         ResourceError: it could not be written.
     """
     path = expanded(name)
@@ -135,19 +135,19 @@ def run_file(
         raise UsageError(
             f"there is no folder `{Path(name).parent}`", f"create it first, or give `{option}` another name"
         )
-    if private and _holds_other_than_trace(path):
+    if trace and _holds_other_than_trace(path):
         raise UsageError(
             f"`{name}` exists and is not a trace", f"`{option}` replaces only traces: give it another name"
         )
     is_new, elsewhere = not path.exists(), elsewhere or f"give `{option}` a file elsewhere"
 
     def opener(path: str, flags: int) -> int:
-        return os.open(path, flags & ~os.O_TRUNC, 0o600 if private else 0o666)
+        return os.open(path, flags & ~os.O_TRUNC, 0o600 if trace else 0o666)
 
     try:
         file = open(path, "wb", opener=opener)  # noqa: SIM115
         is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-        if private and is_regular:
+        if trace and is_regular:
             os.chmod(path, 0o600)
     except OSError as error:
         hint = hint if isinstance(error, IsADirectoryError) else elsewhere

@@ -362,6 +362,17 @@ def test_pair_ends_where_a_trace_cannot_be_written(quantized: Path, streams: Out
     assert (load.models, len(told)) == (["demo"], 1)
 
 
+def test_a_pair_replaces_traces_and_nothing_else(quantized: Path, streams: Output, tmp_path: Path) -> None:
+    assert pair(pair_request(keep=tmp_path), streams, PairLoad()) == 0
+    assert pair(pair_request(keep=tmp_path), streams, PairLoad()) == 0
+    notes = tmp_path / "bf16.jsonl"
+    notes.write_text("notes of mine")
+    with pytest.raises(UsageError, match="`.*bf16.jsonl` exists and is not a trace") as caught:
+        pair(pair_request(keep=tmp_path), streams, PairLoad())
+    assert caught.value.hint == "`--keep` replaces only traces: give it another name"
+    assert notes.read_text() == "notes of mine"
+
+
 def test_a_pair_that_is_stopped_compares_nothing(quantized: Path, streams: Output, tmp_path: Path) -> None:
     class Stopped(PairLoad):
         def __call__(self, *asked: Any) -> tuple[ScriptedEngine, trace_pair.Run]:
