@@ -22,7 +22,7 @@ from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import emacs_insert_mode, has_focus, is_searching, shift_selection_mode
 from prompt_toolkit.history import History
 from prompt_toolkit.input import Input
-from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.key_processor import KeyPress
@@ -35,7 +35,6 @@ from localdiff.chat.line_display import SeparateCharacters
 from localdiff.chat.offering import Offering
 from localdiff.chat.pastes import Pastes
 from localdiff.chat.slash import CONTINUATION, PROMPT, as_typed, is_command, is_open
-from localdiff.chat.typeahead import PASTE
 from localdiff.ui.region import ERASE_REGION
 
 _ANY_ROWS = 1_000_000
@@ -98,16 +97,20 @@ class KeyboardReader:
     def read(self, text: str = "") -> str | None:
         """What is typed until Enter; None after Ctrl-C on an empty line.
 
+        Args:
+            text: a message that came back; what was typed ahead stands below it, and sends nothing.
+
         Raises:
             EOFError: Ctrl-D on an empty line, or the terminal is gone.
         """
-        ahead = self._ahead()
-        if text and ahead and (ahead[0].isprintable() or ahead.startswith(PASTE)):
-            ahead = f"\n{ahead}"  # not appended to a message that came back
+        terminal = self._session.app.input
+        ahead = [*get_typeahead(terminal), *_presses(self._ahead())]
+        if text:
+            ahead = _below(ahead)
         line = self._folded(text)
         while True:
             self._session.app.erase_when_done = False
-            store_typeahead(self._session.app.input, _presses(ahead))
+            store_typeahead(terminal, ahead)
             try:
                 typed = self._session.prompt(default=line, pre_run=self._listen, handle_sigint=False)
             finally:
@@ -117,10 +120,10 @@ class KeyboardReader:
                 line = self._session.default_buffer.document
                 if typed is _SUSPENDED and self._suspend is not None:
                     self._suspend()
-                ahead = self._ahead()
+                ahead = _presses(self._ahead())
             elif typed is _EDITED:
                 line = self._folded(self._edit(self._pastes.unfold(self._session.default_buffer.text)))
-                ahead = self._ahead()
+                ahead = _presses(self._ahead())
             else:
                 if self._session.app.erase_when_done:  # set by `_accept`: the line did not fit on the screen
                     self._session.app.output.write(as_typed(self._session.default_buffer.text))
@@ -298,4 +301,17 @@ def _presses(text: str) -> list[KeyPress]:
     """The keys for which a terminal sends this text."""
     presses: list[KeyPress] = []
     Vt100Parser(presses.append).feed_and_flush(text)
+    return presses
+
+
+def _below(presses: list[KeyPress]) -> list[KeyPress]:
+    """Keys typed ahead, made to stand on lines of their own below a message that came back: no Enter among them sends.
+
+    Keys that begin with an editing key, such as Ctrl-U, edit the message itself.
+    """
+    presses = [KeyPress(Keys.ControlJ, "\n") if press.key == Keys.ControlM else press for press in presses]
+    while presses and presses[-1].key in (Keys.ControlJ, Keys.Escape):  # Alt-Enter is both
+        presses.pop()
+    if presses and presses[0].key in (presses[0].data, Keys.BracketedPaste):
+        presses.insert(0, KeyPress(Keys.ControlJ, "\n"))
     return presses

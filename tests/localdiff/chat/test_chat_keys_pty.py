@@ -18,6 +18,7 @@ from tests.screens.chats import (
     CTRL_U,
     ENTER,
     HELLO,
+    LONG_PROMPT,
     PARAGRAPH,
     PARAGRAPHS,
     PASTE,
@@ -94,6 +95,19 @@ def test_keys_typed_during_a_reply_wait_for_the_next_line(chats: Chats) -> None:
     chat.type(CTRL_C + CTRL_D)
     assert chat.finish() == 0
     assert [line.get("text") for line in chats.session()] == [None, "Hi", "and then"]
+
+
+def test_a_line_typed_before_a_reply_is_stopped_stands_below_the_message_and_is_not_sent(chats: Chats) -> None:
+    chat = chats(script=HELLO | LONG_PROMPT)
+    say(chat, "Hi")
+    chat.wait_for("reading prompt")
+    say(chat, "/exit")
+    chat.type(CTRL_C)
+    wait_for_last(chat, "... /exit")
+    assert ">>> Hi" in chat.lines()
+    chat.type(CTRL_C + CTRL_D)
+    assert chat.finish() == 0
+    assert not (chats.home / "sessions").exists()
 
 
 def test_keys_typed_while_the_model_loads_are_shown_once(chats: Chats) -> None:

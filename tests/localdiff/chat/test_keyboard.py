@@ -199,13 +199,36 @@ def test_a_message_that_comes_back_stands_in_the_line(typed: TypedReader) -> Non
 
 @pytest.mark.parametrize(
     ("ahead", "line"),
-    [("more", "hello\nmore"), (pasted("more"), "hello\nmore"), ("", "hello"), ("\x15more", "more"), (" ", "hello\n ")],
+    [
+        ("", "hello"),
+        (" ", "hello\n "),
+        ("more", "hello\nmore"),
+        (f"more{ENTER}", "hello\nmore"),
+        (f"more{ENTER}/exit{ENTER}{ENTER}", "hello\nmore\n/exit"),
+        (f"more{ALT_ENTER}yet{ALT_ENTER}", "hello\nmore\nyet"),
+        (ENTER, "hello"),
+        (f"{ENTER}more", "hello\nmore"),
+        (pasted("more") + ENTER, "hello\nmore"),
+        (pasted("more\ryet\r") + "!", "hello\nmore\nyet\n!"),
+        (f"\x15more{ENTER}", "more"),  # Ctrl-U
+        (f"{CTRL_D}{ENTER}", "hello"),
+        (f"more{CTRL_C}yet{ENTER}", "yet"),
+    ],
 )
-def test_what_was_typed_ahead_stands_below_a_message_that_came_back(typed: TypedReader, ahead: str, line: str) -> None:
+@pytest.mark.parametrize("multiline", [False, True])
+def test_what_was_typed_ahead_stands_below_a_message_that_came_back_and_sends_nothing(
+    typed: TypedReader, ahead: str, line: str, multiline: bool
+) -> None:
+    typed.multiline, send = multiline, ALT_ENTER if multiline else ENTER
     typed.ahead = ahead
-    assert typed(ENTER, "hello") == line
-    typed.ahead = "more"
-    assert typed(ENTER) == "more"
+    assert typed(f"!{send}", "hello") == f"{line}!"
+    assert typed(f"one{send}{ahead}{send}")  # all of it at once: prompt-toolkit keeps what follows the first line
+    assert typed(f"!{send}", "hello") == f"{line}!"
+
+
+def test_lines_typed_ahead_are_sent_one_by_one_if_no_message_came_back(typed: TypedReader) -> None:
+    typed.ahead = f"one{ENTER}two{ENTER}"
+    assert [typed(""), typed("")] == ["one", "two"]
 
 
 FAMILY, FLAG, THUMB, HEART, KEYCAP = "👩\u200d👧", "🇫🇷", "👍🏽", "❤\ufe0f", "1\ufe0f\u20e3"
