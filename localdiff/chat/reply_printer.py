@@ -23,7 +23,8 @@ class ReplyPrinter:
         answers: where the answer goes; None where something else prints it.
         thoughts: where thoughts go, dim; None for nowhere.
         render: renders the answer; None leaves it as it is.
-        whole_lines: whether a pipe gets whole lines only, because its reader may print them on the screen of the chat.
+        whole_lines: whether a pipe or a file gets whole lines only, because remarks may come between them, there or on
+            the screen of the pipe's reader.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class ReplyPrinter:
         self._answer: TextWriter | None = None
         if answers is not None and render is None:
             # The next answer begins on a line of its own.
-            self._answer = TextWriter(answers, whole_lines=whole_lines and answers.piped, ends_line=True)
+            self._answer = TextWriter(answers, whole_lines=whole_lines and not answers.terminal, ends_line=True)
 
     def on_event(self, event: Event) -> None:
         """Print what the event adds."""

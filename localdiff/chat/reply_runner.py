@@ -121,7 +121,7 @@ class ReplyRunner:
             answers=None if view is not None and shares else stdout,
             thoughts=stderr if thinks and view is None and self._output.notes else None,
             render=render,
-            whole_lines=stderr.terminal,
+            whole_lines=self._output.mixes,
         )
         stack.callback(printer.close)
         if view is None:

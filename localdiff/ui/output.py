@@ -12,8 +12,9 @@ import os
 import re
 import stat
 import sys
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
@@ -31,10 +32,23 @@ AskUser: TypeAlias = Callable[[str], bool]
 STDOUT_NAME = "stdout"
 """What errors call stdout."""
 
+_READER_SECONDS = 0.05
+"""How long the reader of a pipe gets to print the end of an answer, before anything is printed below it."""
 _COLUMNS = re.compile(r"[0-9]{1,6}")
 
 DIM, BOLD, GREEN, YELLOW, RED, CYAN = "2", "1", "32", "33", "1;31", "36"
 """Styles as parameters of SGR, for everything but canvases, which have palettes."""
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """The line that a stream has reached.
+
+    Attributes:
+        is_open: whether something is on it.
+    """
+
+    is_open: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +65,9 @@ class Stream:
         missing: whether the process was started without this stream; what is written is lost.
         expendable: whether output that cannot be written, to a full disk or a reader that is gone, is dropped without
             an error.
+        beside: the other stream, if texts of both may come together, on one screen or in one file; a line that it left
+            open is ended before anything is written here.
+        line: the line that has been reached.
     """
 
     file: TextIO
@@ -61,6 +78,8 @@ class Stream:
     width: int = 80
     missing: bool = False
     expendable: bool = False
+    beside: Stream | None = None
+    line: Line = field(default_factory=Line)
 
     @property
     def columns(self) -> int:
@@ -108,6 +127,10 @@ class Stream:
         """Write and flush at once, for a reader that follows."""
         if not self.expendable:
             self.require()
+        if not text:
+            return
+        text = self._line_start() + text
+        self.line.is_open = not text.endswith("\n")
         try:
             self.file.write(text)
             self.file.flush()
@@ -150,14 +173,6 @@ class Stream:
         """The text in a style given as SGR parameters, or unchanged where there is no colour."""
         return f"\x1b[{style}m{text}\x1b[0m" if self.color and text else text
 
-    def line_start(self) -> str:
-        """What moves a terminal to the beginning of a line; of the current one if the cursor is there already.
-
-        It is unknown where another program has left the cursor. These blanks stay on an empty line, and run over the
-        end of any other; a terminal whose cursor cannot be moved gets a new line.
-        """
-        return " " * (self.columns - 1) + "\r" + ERASE_REST_OF_ROW if self.moving else "\n"
-
     def dot(self) -> str:
         """The separator of status and footer, as far as the stream can encode it."""
         return "·" if self.encodes("·") else "-"
@@ -169,6 +184,20 @@ class Stream:
         except UnicodeEncodeError:
             return False
         return True
+
+    def _line_start(self) -> str:
+        """What starts a line, if the stream beside this one has left its own open.
+
+        Where a pipe's reader prints that one's text on this terminal, it is unknown where it has left the cursor. These
+        blanks stay on an empty line, and run over the end of any other; a terminal whose cursor cannot be moved gets a
+        new line.
+        """
+        if self.beside is None or not self.beside.line.is_open:
+            return ""
+        self.beside.line.is_open = False
+        if self.terminal:
+            time.sleep(_READER_SECONDS)
+        return " " * (self.columns - 1) + "\r" + ERASE_REST_OF_ROW if self.moving else "\n"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,6 +221,11 @@ class Output:
     stats: bool = False
     yields: bool = False
     ask: AskUser | None = None
+
+    @property
+    def mixes(self) -> bool:
+        """Whether texts of both streams may come together: while both are written, each gets whole lines."""
+        return self.stderr.beside is not None
 
     @property
     def logs(self) -> bool:
@@ -239,13 +273,20 @@ def decide(
     stderr is expendable: a remark or an error that nobody can read affects neither the answer nor the exit code.
     Colour follows the flag, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`; else all but dumb terminals get it.
     """
-    return Output(
-        stdout=_stream(STDOUT_NAME, stdout or sys.stdout, color, env, exact=True),
-        stderr=_stream("stderr", stderr or sys.stderr, color, env, exact=False),
-        quiet=quiet,
-        verbose=verbose,
-        stats=stats,
-    )
+    out = _stream(STDOUT_NAME, stdout or sys.stdout, color, env, exact=True)
+    err = _stream("stderr", stderr or sys.stderr, color, env, exact=False)
+    if (err.terminal and (out.terminal or out.piped)) or _is_same_file(out.file, err.file):
+        err = replace(err, beside=out)
+    return Output(stdout=out, stderr=err, quiet=quiet, verbose=verbose, stats=stats)
+
+
+def _is_same_file(one: TextIO, other: TextIO) -> bool:
+    """Whether two streams write to one file or pipe, as after `2>&1`; Windows does not tell its pipes apart."""
+    try:
+        status = os.fstat(one.fileno())
+        return os.path.samestat(status, os.fstat(other.fileno())) and status.st_ino != 0
+    except (OSError, ValueError):
+        return False
 
 
 def _stream(name: str, file: TextIO | None, color: Color | None, env: Mapping[str, str], *, exact: bool) -> Stream:

@@ -7,7 +7,6 @@ prints replies by whole paragraphs (`chat.reply_printer`), and has remarks of it
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from types import TracebackType
 
@@ -17,9 +16,6 @@ from localdiff.ui.footer import CROWDED, context_full, footer, limit_reached, st
 from localdiff.ui.output import DIM, YELLOW, Output, Stream
 from localdiff.ui.reply import Reply
 from localdiff.ui.text_writer import TextWriter
-
-_READER_SECONDS = 0.05
-"""How long the reader of a pipe gets to print the end of an answer, before figures are printed below it."""
 
 
 class RunPrinter:
@@ -50,11 +46,9 @@ class RunPrinter:
         self._reply = reply
         self._context, self._max_context = context, max_context
         self._slowed = slowed
-        one_screen = output.stderr.terminal
-        self._answer = None if answer is None else TextWriter(answer, whole_lines=one_screen)
+        self._answer = None if answer is None else TextWriter(answer, whole_lines=output.mixes)
         thinking = output.stderr if thoughts and output.notes else None
-        self._thought = None if thinking is None else TextWriter(thinking, whole_lines=one_screen, style=DIM)
-        self._begins_line = False
+        self._thought = None if thinking is None else TextWriter(thinking, whole_lines=True, style=DIM)
         self._dot = output.stderr.dot()
 
     def __enter__(self) -> RunPrinter:
@@ -63,10 +57,8 @@ class RunPrinter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End an answer that was cut short, so that an error message begins on a new line."""
+        """End an answer that was cut short."""
         self.close()
-        if isinstance(error, Exception) and (start := self._line_start()):
-            self._output.stderr.write(start)
 
     def on_event(self, event: Event) -> None:
         """Print what the event adds."""
@@ -88,15 +80,6 @@ class RunPrinter:
             if text is not None:
                 text.end()
 
-    def _line_start(self) -> str:
-        """What starts the next line on stderr after an answer in a pipe, whose reader may print on this terminal."""
-        stderr = self._output.stderr
-        if self._begins_line or self._answer is None or not self._answer.leaves_line_open or not stderr.terminal:
-            return ""
-        self._begins_line = True
-        time.sleep(_READER_SECONDS)
-        return stderr.line_start()
-
     def _committed(self, event: BlockCommitted) -> None:
         if self._output.logs:
             self._above(
@@ -117,10 +100,10 @@ class RunPrinter:
     def _finished(self, reply: Reply, stats: RunStats) -> None:
         output = self._output
         if reply.reason == "cancelled" and output.notes:
-            output.stderr.write(self._line_start() + stopped(reply.where, stats.tokens) + "\n")
+            output.stderr.write(stopped(reply.where, stats.tokens) + "\n")
         elif reply.fault is not None:
             if output.notes:
-                output.stderr.write(f"{self._line_start()}The reply {reply.fault}.\n")
+                output.stderr.write(f"The reply {reply.fault}.\n")
             else:  # the reader of the answer gets nothing, and no error
                 output.warning(f"the reply {reply.fault}")
         nothing = reply.reason == "cancelled" and not stats.tokens
@@ -139,4 +122,4 @@ class RunPrinter:
         width = stream.room
         line = footer(stats, context=self._context, width=width, dot=self._dot, slowed=self._slowed)
         crowded = stats.prompt_tokens + stats.tokens >= CROWDED * self._context
-        stream.write(self._line_start() + stream.styled(line, YELLOW if crowded else DIM) + "\n")
+        stream.write(stream.styled(line, YELLOW if crowded else DIM) + "\n")

@@ -13,17 +13,17 @@ from localdiff.view.word_wrap import WordWrap
 class TextWriter:
     """Text on its way to a stream: exact into a pipe or a file; on a terminal made safe, and broken between words.
 
-    A stream may share its screen with another stream whose lines move; then only whole lines are written, so that the
-    other's output begins in the first column. A pipe's reader may print on that screen as well.
+    A stream may share its screen or its file with another; then only whole lines are written, so that the other's
+    output begins in the first column.
 
     Args:
-        whole_lines: whether the stream gets whole lines only, if it is a terminal or a pipe.
+        whole_lines: whether the stream gets whole lines only.
         ends_line: whether the last line is always ended; otherwise exact text stays exact.
     """
 
     def __init__(self, stream: Stream, *, whole_lines: bool, style: str | None = None, ends_line: bool = False) -> None:
         self._stream = stream
-        self._whole_lines = whole_lines and (stream.terminal or stream.piped)
+        self._whole_lines = whole_lines
         self._wrap = WordWrap(lambda: stream.columns) if stream.terminal else None
         self._style = style
         self._ends_line = ends_line or stream.terminal or style is not None
@@ -43,11 +43,6 @@ class TextWriter:
         if self._open and self._ends_line:
             self._stream.write("\n")
             self._open = False
-
-    @property
-    def leaves_line_open(self) -> bool:
-        """Whether a pipe's last line has no end, so that its reader may have left a terminal's cursor after it."""
-        return self._open and self._stream.piped
 
     def _write(self, length: int) -> None:
         text, self._buffer = self._buffer[:length], self._buffer[length:]

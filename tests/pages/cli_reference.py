@@ -18,15 +18,16 @@ INTRODUCTION = """\
 ## Streams
 
 The answer goes to stdout, everything else to stderr. A pipe or a file gets the answer exactly as the model wrote it; on
-a terminal, control characters in it are replaced, and a missing newline at its end is added. Where an answer without
-that newline goes into a pipe, the footer or an error begins a line of its own: the pipe may end at the same terminal.
+a terminal, control characters in it are replaced, and a missing newline at its end is added. What follows an answer
+without that newline, such as the footer or an error, begins a line of its own where both may come together: in one pipe
+or file (`2>&1`), or on a terminal to which the reader of a pipe may print.
 
 | stdout | stderr | stdout gets | stderr gets |
 |---|---|---|---|
 | terminal | terminal | the answer | the live canvas, footer |
 | pipe or file | terminal | the answer: a pipe line by line, a file block by block | the live canvas, footer |
 | terminal | pipe or file | the answer | the model, the seed, one line per block, footer |
-| pipe or file | pipe or file | the answer, block by block | warnings; more with `-v` or `--stats` |
+| pipe or file | pipe or file | the answer by block, after `2>&1` by line | warnings; more with `-v` or `--stats` |
 
 Before a pager, use `--live off`: `localdiff run --live off "…" | less`. The pager has the screen then, and stderr gets
 no more than it does where it is a file.

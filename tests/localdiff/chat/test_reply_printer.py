@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.reply_printer import ReplyPrinter
-from localdiff.events import Event, TextCommitted
-from localdiff.ui.output import Stream
+from localdiff.chat.reply_runner import ReplyRunner
+from localdiff.chat.settings import DisplaySettings
+from localdiff.events import BlockCommitted, Event, TextCommitted
+from localdiff.options import GenerateOptions
+from localdiff.ui.output import Stream, decide
+from tests.fakes.chat_model import Said, ScriptedChatModel
+from tests.fakes.engine import Block
 
 
 def committed(channel: str, text: str) -> Event:
@@ -59,3 +69,23 @@ def test_a_pipe_gets_whole_lines_where_its_reader_may_share_the_screen() -> None
             printer.close()
             assert seen[-1] + everything(reader) == "one\ntwo\n"
         os.close(reader)
+
+
+class WarningModel(ScriptedChatModel):
+    """Warns before each block that it commits."""
+
+    def answer(self, *arguments: Any, **options: Any) -> Iterator[Event]:
+        for event in super().answer(*arguments, **options):
+            if isinstance(event, BlockCommitted):
+                logging.getLogger("localdiff").warning("block %d", event.block)
+            yield event
+
+
+def test_a_warning_in_the_middle_of_a_reply_begins_a_line_in_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "both"
+    with path.open("w") as out, open(os.dup(out.fileno()), "w") as err:
+        output = decide(stdout=out, stderr=err, env={})
+        model = WarningModel(replies=[Said(blocks=(Block(text="One "), Block(text="line.\nTwo")))])
+        runner = ReplyRunner(model, output, open_view=lambda *_: None, interrupts=Interrupts(), record=None)
+        runner.run([{"role": "user", "content": "Hi"}], GenerateOptions(seed=7), DisplaySettings())
+    assert path.read_text() == "warning: block 1\nwarning: block 2\nOne line.\nTwo\n"

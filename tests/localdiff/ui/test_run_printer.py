@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import shlex
 import subprocess
 import time
 from pathlib import Path
@@ -15,21 +14,10 @@ import pytest
 from localdiff.commands import prompt
 from localdiff.commands.prompt import DELAY
 from localdiff.ui.output import Output, Stream
+from tests.screens.answers import ANSWER, FOOTER, RUN, SCRIPT, VERBOSE
 from tests.screens.processes import TIMEOUT, CapturedStream, environment, process, terminal
 
-SCRIPT = {"blocks": [{"text": "First line.\nSecond "}, {"text": "line."}]}
 ENDLESS = {"pause": 0.05, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": 1000}]}
-ANSWER = "First line.\nSecond line."
-FOOTER = "21 tokens · 2 blocks · 6 steps · 14 tok/s · prompt 6 tok in 0.50 s ·"
-VERBOSE = [
-    "seed 7",
-    "block 1: 3 steps, 0.75 s, converged",
-    "First line.",
-    "block 2: 3 steps, 0.75 s, converged",
-    "Second line.",
-    f"{FOOTER} ctx 27/8,192",
-]
-RUN = ("run", "-m", "demo", "hi")
 
 
 def test_both_on_the_terminal() -> None:
@@ -58,51 +46,6 @@ def test_stdout_in_a_pipe_and_stderr_on_the_terminal() -> None:
     assert run.child.stdout is not None
     assert run.child.stdout.read().decode() == ANSWER
     assert run.lines() == [f"{FOOTER} ctx 27/8,192"]
-
-
-@pytest.mark.parametrize(
-    ("script", "last"),
-    [(SCRIPT, "21 tokens"), (SCRIPT | {"error": "no more"}, "error:")],
-    ids=["a footer", "an error"],
-)
-@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_what_follows_an_answer_in_a_pipe_begins_a_line(script: dict[str, object], last: str, term: str) -> None:
-    """Wherever the reader left the cursor: first come blanks that only fit an empty line, or a newline if `dumb`."""
-    run = terminal(*RUN, script=script, stdout=subprocess.PIPE, columns=100, env=environment(TERM=term))
-    run.finish()
-    assert run.child.stdout is not None
-    assert run.child.stdout.read().decode() == ANSWER
-    text = run.raw.decode()
-    before = text[: text.index(last)].removesuffix("\x1b[2m").removesuffix("\x1b[1;31m")
-    assert before.endswith("\n" if term == "dumb" else " " * 99 + "\r\x1b[K")
-    assert [line for line in run.lines() if line][0].startswith(last)
-
-
-def test_a_reader_on_the_same_terminal_leaves_the_footer_a_line_of_its_own(tmp_path: Path) -> None:
-    printed = tmp_path / "printed"
-    printed.touch()
-    under = ("sh", "-c", f'"$@" | tee {shlex.quote(str(printed))}', "sh")
-    run = terminal(*RUN, script=SCRIPT | {"printed": str(printed)}, columns=100, under=under)
-    assert run.finish() == 0
-    assert sorted(run.lines()) == sorted([*ANSWER.split("\n"), f"{FOOTER} ctx 27/8,192"])
-
-
-@pytest.mark.parametrize(
-    ("options", "shown"),
-    [
-        ((), []),
-        (("--record", "/dev/null", "--max-tokens", "6"), []),
-        (("--stats",), [f"{FOOTER} ctx 27/8,192"]),
-        (("-v",), [line for line in VERBOSE if line not in ANSWER.split("\n")]),
-    ],
-)
-def test_the_screen_is_left_to_a_pager(options: tuple[str, ...], shown: list[str]) -> None:
-    script = SCRIPT | ({"reason": "length"} if "--max-tokens" in options else {})
-    run = terminal(*RUN, "--live", "off", *options, script=script, stdout=subprocess.PIPE, columns=100)
-    assert run.finish() == 0
-    assert run.child.stdout is not None
-    assert run.child.stdout.read().decode() == ANSWER
-    assert [line for line in run.lines() if line and not line.startswith("model ")] == shown
 
 
 def test_a_file_leaves_the_screen_to_the_footer(tmp_path: Path) -> None:
@@ -172,6 +115,12 @@ def test_thoughts_are_dim_and_on_stderr_and_stay_out_of_the_pipe(tmp_path: Path)
     assert plain.lines()[:2] == ["Let me see.", "Hm."]
     assert b"\x1b[2mLet me see.\r\n\x1b[0m" in plain.raw
     assert process(*RUN, script=script).stderr == ""
+
+
+def test_thoughts_in_a_log_are_whole_lines() -> None:
+    script = {"blocks": [{"thought": "Let me"}, {"thought": " see.\nHm."}, {"text": "Four."}]}
+    log = process(*RUN, "-v", script=script).stderr.splitlines()
+    assert [line for line in log if not line.startswith("block ")][2:4] == ["Let me see.", "Hm."]
 
 
 def test_model_text_is_safe_on_a_terminal_and_exact_in_a_pipe() -> None:
