@@ -31,7 +31,7 @@ DONE, BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 0, 1, 129, 141, 143
 _REPEATED = 2.0  # seconds in which a second request to end, of either kind, counts as the first one repeated
 
 EXIT_CODES: Mapping[int, str] = {
-    DONE: "done; also when the answer was cut at a limit, which `--json` reports as `reason`",
+    DONE: "done; also when the answer was cut at a limit, which stderr says and `--json` reports as `reason`",
     BUG: "a bug in localdiff; `LOCALDIFF_DEBUG=1` shows the traceback",
     UsageError.exit_code: "the command line, the prompt, or a file or folder to write to cannot be used",
     WeightsError.exit_code: "weights are missing or unreadable, or access was denied",

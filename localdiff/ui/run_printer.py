@@ -109,13 +109,20 @@ class RunPrinter:
         nothing = reply.reason == "cancelled" and not stats.tokens
         if output.stats or (output.notes and not nothing):
             self._footer(stats)
-        hints = output.notes or not (reply.is_kept or output.quiet)
-        if hints and reply.reason == "length":
-            output.hint(limit_reached("--max-tokens", reply.max_tokens, "raise it to get the rest"))
-        if hints and reply.reason == "context_full":
+        if reply.reason == "length":
+            self._incomplete(reply, limit_reached("--max-tokens", reply.max_tokens, "raise it to get the rest"))
+        elif reply.reason == "context_full":
             more = self._context < self._max_context
             remedy = "raise `--context` to get the rest" if more else "this model takes no more"
-            output.hint(context_full(self._context, remedy))
+            self._incomplete(reply, context_full(self._context, remedy))
+
+    def _incomplete(self, reply: Reply, why: str) -> None:
+        """Says why an answer was cut, and in a script, which no exit code tells, that it was."""
+        if self._output.quiet:
+            return
+        if not self._output.notes and reply.fault is None:
+            self._output.warning("the answer is incomplete")
+        self._output.hint(why)
 
     def _footer(self, stats: RunStats) -> None:
         stream = self._output.stderr

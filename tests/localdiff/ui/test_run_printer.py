@@ -161,6 +161,18 @@ def test_a_reply_that_is_all_thought_is_called_so_and_what_reads_a_pipe_is_warne
     assert process(*RUN, script={"blocks": [{"text": ""}]}).stderr == "warning: the reply is empty\n"
 
 
+def test_what_reads_an_answer_from_a_pipe_is_warned_that_it_was_cut() -> None:
+    for reason, hint in (
+        ("length", "reached --max-tokens 32; raise it to get the rest"),
+        ("context_full", "the context of 8,192 tokens is full; raise `--context` to get the rest"),
+    ):
+        script = {"blocks": [{"text": "Once upon a"}], "reason": reason}
+        cut = process(*RUN, "--max-tokens", "32", script=script)
+        assert (cut.code, cut.stdout) == (0, "Once upon a")
+        assert cut.stderr == f"warning: the answer is incomplete\nhint: {hint}\n"
+        assert process(*RUN, "-q", "--max-tokens", "32", script=script).stderr == ""
+
+
 def test_ctrl_c_keeps_what_is_final() -> None:
     run = terminal(*RUN, script=ENDLESS, columns=100)
     run.wait_for("block 2/≤2 · step 1")

@@ -40,11 +40,14 @@ def test_a_reader_on_the_same_terminal_leaves_the_footer_a_line_of_its_own(tmp_p
     assert sorted(run.lines()) == sorted([*ANSWER.split("\n"), f"{FOOTER} ctx 27/8,192"])
 
 
+CUT = "reached --max-tokens 6; raise it to get the rest"
+
+
 @pytest.mark.parametrize(
     ("options", "shown"),
     [
         ((), []),
-        (("--record", "/dev/null", "--max-tokens", "6"), []),
+        (("--record", "/dev/null", "--max-tokens", "6"), ["warning: the answer is incomplete", f"hint: {CUT}"]),
         (("--stats",), [f"{FOOTER} ctx 27/8,192"]),
         (("-v",), [line for line in VERBOSE if line not in ANSWER.split("\n")]),
     ],
