@@ -15,7 +15,7 @@ from typing import NoReturn, TypeAlias
 
 from localdiff.ui.interrupt import canceller, handled_by
 
-Listener: TypeAlias = Callable[[], None]
+Listener: TypeAlias = Callable[[], object]
 
 
 class LeaveAtOnce(KeyboardInterrupt):

@@ -11,8 +11,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from contextvars import copy_context
-from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.buffer import Buffer
@@ -38,7 +38,8 @@ from localdiff.chat.slash import CONTINUATION, PROMPT, as_typed, is_command, is_
 from localdiff.ui.region import ERASE_REGION
 
 _ANY_ROWS = 1_000_000
-_INTERRUPTED, _EDITED, _SUSPENDED, _RESUMED = object(), object(), object(), object()
+# Why a prompt ended whose line goes on in the next one.
+_EDITED, _SUSPENDED, _RESUMED = object(), object(), object()
 
 
 class KeyboardReader:
@@ -64,8 +65,8 @@ class KeyboardReader:
         multiline: Callable[[], bool],
         interrupts: Interrupts,
         edit: Callable[[str], str],
-        ahead: Callable[[], str] = str,
-        suspend: Callable[[], None] | None = None,
+        ahead: Callable[[], str],
+        suspend: Callable[[], None] | None,
         input: Input | None = None,
         output: Output | None = None,
     ) -> None:
@@ -77,8 +78,7 @@ class KeyboardReader:
         self._suspend = suspend
         self._pastes = Pastes()
         self._offering = Offering()
-        self._handled: list[int] = []
-        self._session: PromptSession[Any] = PromptSession(
+        self._session: PromptSession[object] = PromptSession(
             message=PROMPT,
             prompt_continuation=lambda _width, _line, wraps: " " * len(CONTINUATION) if wraps else CONTINUATION,
             multiline=False,  # Enter is ours, and Ctrl-R searches at the line, not in the last row of the screen
@@ -92,7 +92,6 @@ class KeyboardReader:
             output=output,
         )
         self._session.default_buffer.on_text_changed += self._mend
-        self._before = ""
 
     def read(self, text: str = "") -> str | None:
         """What is typed until Enter; None after Ctrl-C on an empty line.
@@ -103,107 +102,40 @@ class KeyboardReader:
         Raises:
             EOFError: Ctrl-D on an empty line, or the terminal is gone.
         """
-        terminal = self._session.app.input
-        ahead = [*get_typeahead(terminal), *_presses(self._ahead())]
+        app, buffer = self._session.app, self._session.default_buffer
+        keys = [*get_typeahead(app.input), *_presses(self._ahead())]
         if text:
-            ahead = _below(ahead)
-        line = self._folded(text)
+            keys = _below(keys)
+        line = Document(self._pastes.begin(text))
         while True:
-            self._session.app.erase_when_done = False
-            store_typeahead(terminal, ahead)
-            try:
-                typed = self._session.prompt(default=line, pre_run=self._listen, handle_sigint=False)
-            finally:
-                self._listen_no_more()
-            self._mark_pastes()
-            if typed in (_SUSPENDED, _RESUMED):
-                line = self._session.default_buffer.document
+            store_typeahead(app.input, keys)
+            app.erase_when_done = False
+            typed = asyncio.run(self._prompt(line))
+            # A prompt turns this off, but a paste while a command runs has to stay whole.
+            app.output.enable_bracketed_paste()
+            app.output.flush()
+            if typed is None or isinstance(typed, str):
+                if app.erase_when_done:  # it did not fit on the screen
+                    app.output.write(as_typed(buffer.text))
+                    app.output.flush()
+                return typed
+            if typed is _EDITED:
+                line = Document(self._pastes.begin(self._edit(self._pastes.unfold(buffer.text))))
+            else:
+                line = buffer.document
                 if typed is _SUSPENDED and self._suspend is not None:
                     self._suspend()
-                ahead = _presses(self._ahead())
-            elif typed is _EDITED:
-                line = self._folded(self._edit(self._pastes.unfold(self._session.default_buffer.text)))
-                ahead = _presses(self._ahead())
-            else:
-                if self._session.app.erase_when_done:  # set by `_accept`: the line did not fit on the screen
-                    self._session.app.output.write(as_typed(self._session.default_buffer.text))
-                    self._session.app.output.flush()
-                return None if typed is _INTERRUPTED else typed
+            keys = _presses(self._ahead())
 
-    def _folded(self, text: str) -> Document:
-        """The initial line, with the cursor at its end."""
-        self._pastes.clear()
-        self._before = self._pastes.fold(text)
-        return Document(self._before)
-
-    def _listen(self) -> None:
-        """From now on until the line is done, Ctrl-C is a key even if it comes as a signal.
-
-        Unlike prompt-toolkit's own signal handling, this leaves no gap before and after, in which a signal would
-        raise. Nor does the event loop handle signals, since it would be told of them even while it is being closed.
-        """
-        loop, context = asyncio.get_running_loop(), copy_context()
-
-        def telling(react: Callable[[], None], late: Callable[[], object]) -> Callable[..., None]:
-            def tell(*_signal: object) -> None:
-                if loop.is_running():
-                    loop.call_soon_threadsafe(react, context=context)
-                else:  # it is about to be closed, or already is
-                    late()
-
-            return tell
-
-        self._interrupts.listen(telling(self._press, self._keep_press))
-        if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
-            return
-        for number, react in ((signal.SIGTSTP, self._press_suspend), (signal.SIGCONT, self._resume)):
-            if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, telling(react, int))
-                self._handled.append(number)
-
-    def _listen_no_more(self) -> None:
-        self._interrupts.listen(None)
-        while self._handled:
-            signal.signal(self._handled.pop(), signal.SIG_DFL)
-
-    def _press_suspend(self) -> None:
-        """Does what Ctrl-Z does: a process that stops at once would leave the shell a terminal that echoes no keys."""
-        if self._offering.question is None:
-            keys = self._session.app.key_processor
-            keys.feed(KeyPress(Keys.ControlZ))
-            keys.process_keys()
-
-    def _resume(self) -> None:
-        """Sets up the terminal and draws the line again: the process was stopped by force, without warning."""
-        app = self._session.app
-        if self._offering.question is None and app.is_running and not app.is_done:
-            app.renderer.reset()  # the cursor is no longer where it was
-            app.erase_when_done = True
-            self._interrupts.listen(None)
-            app.exit(result=_RESUMED)
-
-    def _press(self) -> None:
-        app = self._offering.question or self._session.app
-        if app.is_running and not app.is_done:
-            app.key_processor.send_sigint()
-        else:
-            self._keep_press()
-
-    def _keep_press(self) -> None:
-        """Keeps a press that came too late for this line, for whatever comes next."""
-        self._interrupts.listen(None)
-        self._interrupts.press()
-
-    def _leave(self, event: KeyPressEvent, result: object) -> None:
-        self._interrupts.listen(None)
-        event.app.exit(result=result)
-
-    def _mark_pastes(self) -> None:
-        """Turns bracketed paste back on, which a prompt turns off: a paste while a command runs then stays whole."""
-        self._session.app.output.enable_bracketed_paste()
-        self._session.app.output.flush()
+    async def _prompt(self, line: Document) -> object:
+        """What is typed from this line on: the message, None after Ctrl-C, or why the line goes on in a new prompt."""
+        with ExitStack() as listening:
+            return await self._session.prompt_async(
+                default=line, pre_run=lambda: self._listen(listening), handle_sigint=False
+            )
 
     def _keys(self) -> KeyBindings:
+        """The keys that do something else than in other programs with prompt-toolkit."""
         keys = KeyBindings()
         typing = has_focus(DEFAULT_BUFFER)
 
@@ -228,12 +160,12 @@ class KeyboardReader:
             if (self._multiline() and not is_command(text)) or is_open(text):
                 event.current_buffer.insert_text("\n")
             else:
-                self._accept(event)
+                self._accept()
 
         @keys.add("escape", "enter", filter=typing)
         def _alt_enter(event: KeyPressEvent) -> None:
             if self._multiline():
-                self._accept(event)
+                self._accept()
             else:
                 event.current_buffer.insert_text("\n")
 
@@ -247,17 +179,15 @@ class KeyboardReader:
             event.current_buffer.insert_text(self._pastes.fold(text))
 
         @keys.add("c-g", filter=typing)
-        def _editor(event: KeyPressEvent) -> None:
-            event.app.erase_when_done = True  # it is drawn again with the edited text
-            self._leave(event, _EDITED)
+        def _editor(_event: KeyPressEvent) -> None:
+            self._leave(_EDITED, erase=True)
 
         @keys.add("c-z", filter=typing | is_searching)
-        def _stop(event: KeyPressEvent) -> None:
+        def _stop(_event: KeyPressEvent) -> None:
             if self._suspend is not None:
                 if is_searching():
                     stop_search()
-                event.app.erase_when_done = True  # it is drawn again when the process goes on
-                self._leave(event, _SUSPENDED)
+                self._leave(_SUSPENDED, erase=True)
 
         @keys.add(Keys.Vt100MouseEvent)
         def _no_mouse(_event: KeyPressEvent) -> None:
@@ -268,33 +198,80 @@ class KeyboardReader:
         def _interrupt(event: KeyPressEvent) -> None:
             if event.current_buffer.text:
                 event.current_buffer.reset()
-                self._pastes.clear()
-                self._before = ""
+                self._pastes.begin()
             else:
-                self._leave(event, _INTERRUPTED)
+                self._leave(None)
 
         return keys
 
     def _mend(self, buffer: Buffer) -> None:
         """Keeps the marks of folded pastes whole, whichever key changed the line."""
-        mended = self._pastes.mended(self._before, buffer.text)
-        self._before = buffer.text if mended is None else mended[0]
+        mended = self._pastes.mended(buffer.text)
         if mended is not None:
             buffer.document = Document(*mended)
 
-    def _accept(self, event: KeyPressEvent) -> None:
-        text = self._pastes.unfold(event.current_buffer.text)
+    def _accept(self) -> None:
+        """Sends the line."""
+        text = self._pastes.unfold(self._session.default_buffer.text)
         strings = self._history.get_strings()
         if text.strip() and (not strings or strings[-1] != text):
             self._history.append_string(text)
-        app, size = event.app, event.app.output.get_size()
-        if app.layout.container.preferred_height(size.columns, _ANY_ROWS).preferred > size.rows:
-            # The line fills the screen and is cut there, but what is sent must be seen whole.
+        app, size = self._session.app, self._session.app.output.get_size()
+        fits = app.layout.container.preferred_height(size.columns, _ANY_ROWS).preferred <= size.rows
+        if not fits:  # it fills the screen and is cut there, but what is sent must be seen whole
             app.output.cursor_goto()
             app.output.write_raw(ERASE_REGION)
             app.renderer.reset()
-            app.erase_when_done = True
-        self._leave(event, text)
+        self._leave(text, erase=not fits)
+
+    def _leave(self, result: object, *, erase: bool = False) -> None:
+        """Ends the prompt; `erase` removes the line from the screen, so that it can be drawn again."""
+        self._interrupts.listen(None)  # a press is now for whatever comes next
+        self._session.app.erase_when_done = erase
+        self._session.app.exit(result=result)
+
+    def _listen(self, until: ExitStack) -> None:
+        """Takes Ctrl-C, Ctrl-Z and the end of a stop that come as signals, from now on until the stack is closed.
+
+        Unlike prompt-toolkit's own signal handling, this leaves no gap before and after, in which a signal would
+        raise. Nor does the event loop handle signals, since it would be told of them even while it is being closed.
+        """
+        loop, context = asyncio.get_running_loop(), copy_context()
+
+        def soon(react: Callable[[], None]) -> Callable[..., object]:
+            return lambda *_signal: loop.call_soon_threadsafe(react, context=context)
+
+        until.callback(self._interrupts.listen, None)
+        self._interrupts.listen(soon(self._press_ctrl_c))
+        if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+            return
+        for number, react in ((signal.SIGTSTP, self._press_ctrl_z), (signal.SIGCONT, self._resume)):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                until.callback(signal.signal, number, signal.SIG_DFL)
+                signal.signal(number, soon(react))
+
+    def _press_ctrl_c(self) -> None:
+        """Does what Ctrl-C does, or keeps the press for whatever comes next if the line is done."""
+        app = self._offering.question or self._session.app
+        if app.is_running and not app.is_done:
+            app.key_processor.send_sigint()
+        else:
+            self._interrupts.listen(None)
+            self._interrupts.press()
+
+    def _press_ctrl_z(self) -> None:
+        """Does what Ctrl-Z does: a process that stops at once would leave the shell a terminal that echoes no keys."""
+        if self._offering.question is None:
+            keys = self._session.app.key_processor
+            keys.feed(KeyPress(Keys.ControlZ))
+            keys.process_keys()
+
+    def _resume(self) -> None:
+        """Sets up the terminal and draws the line again: the process was stopped by force, without warning."""
+        app = self._session.app
+        if self._offering.question is None and app.is_running and not app.is_done:
+            app.renderer.reset()  # the cursor is no longer where it was
+            self._leave(_RESUMED, erase=True)
 
 
 def _presses(text: str) -> list[KeyPress]:

@@ -24,6 +24,13 @@ class Pastes:
 
     def __init__(self) -> None:
         self._whole: dict[str, str] = {}
+        self._line = ""  # as it was when it was last mended
+
+    def begin(self, text: str = "") -> str:
+        """What the next line shows for its initial text; the pastes of the line before are forgotten."""
+        self._whole.clear()
+        self._line = self.fold(text)
+        return self._line
 
     def fold(self, text: str) -> str:
         """What the line shows for a text: itself, or its length."""
@@ -45,11 +52,16 @@ class Pastes:
             place = start + len(mark)
         return "".join([*parts, line[place:]])
 
-    def mended(self, before: str, after: str) -> tuple[str, int] | None:
-        """The line with its broken mark mended, and the position of its cursor; None if no mark was broken.
+    def mended(self, line: str) -> tuple[str, int] | None:
+        """The changed line with its broken mark mended, and the position of its cursor; None if no mark was broken.
 
         A mark acts as one character: deleting a part of it deletes all of it, and what is typed into it goes after it.
         """
+        mended = self._mended(self._line, line)
+        self._line = line if mended is None else mended[0]
+        return mended
+
+    def _mended(self, before: str, after: str) -> tuple[str, int] | None:
         if not self._whole:  # as in most lines; this is called for every key
             return None
         marks = [(start, start + len(mark)) for start, mark in self._marks(before)]
@@ -74,7 +86,3 @@ class Pastes:
         for match in _MARK.finditer(line):
             if match[0] in self._whole:
                 yield match.start(), match[0]
-
-    def clear(self) -> None:
-        """Forget everything; a new line begins."""
-        self._whole.clear()

@@ -196,6 +196,7 @@ class Keyboard:
                 interrupts=self.interrupts,
                 edit=str,
                 ahead=self._ahead,
+                suspend=None,
                 input=keys,
                 output=self._output,
             )

@@ -438,7 +438,8 @@ def test_marks_are_looked_for_once_per_line_and_not_per_character() -> None:
 
     sys.setprofile(count)
     try:
-        assert pastes.mended(line, line + "!") is None
+        assert pastes.mended(line) is None
+        assert pastes.mended(line + "!") is None
     finally:
         sys.setprofile(None)
     assert calls < 100
@@ -497,7 +498,7 @@ def test_folding() -> None:
     assert pastes.fold(other) == "[pasted 21 lines, 2]"
     assert pastes.unfold("a [pasted 21 lines] b [pasted 21 lines, 2]") == f"a {long} b {other}"
     assert pastes.unfold("[pasted 22 lines]") == "[pasted 22 lines]"
-    pastes.clear()
+    pastes.begin()
     assert pastes.unfold("[pasted 21 lines]") == "[pasted 21 lines]"
 
 
