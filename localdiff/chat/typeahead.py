@@ -1,10 +1,12 @@
-"""Type-ahead: keys typed while no line is being read, kept as typed.
+"""Type-ahead: keys typed while no line is being read, kept as typed for the next line, which shows them.
 
-Knows what a terminal does with keys and pastes; knows nothing about lines. Outside a prompt a terminal echoes keys
-into whatever is on the screen, turns Enter into a line feed, sends a paste as if it were typed, and obeys editing
-keys. What is typed ahead is read key by key later, and shown then. By that time a line feed is Ctrl-J, which begins a
-new line instead of sending, and a paste without marks would be sent line by line. And where Enter stays Enter, the
-terminal sees no line ends: Ctrl-U would discard all that it keeps, and Ctrl-D would become a null byte.
+Knows what a terminal does with keys and pastes; knows nothing about lines. While no line is read, a terminal would:
+
+- echo keys into whatever is on the screen;
+- turn Enter into a line feed, which the next line takes for Ctrl-J: it begins a new line instead of sending;
+- send a paste without marks, which the next line would send line by line;
+- obey editing keys, and without line feeds it sees no line ends: Ctrl-U would discard everything typed so far, and
+  Ctrl-D would become a null byte.
 """
 
 from __future__ import annotations
@@ -23,9 +25,8 @@ from localdiff.ui.terminal import RESTORE_PATIENCE, is_in_background, takes_outp
 if TYPE_CHECKING or sys.platform != "win32":
     import termios
 
-PASTE = "\x1b[200~"
-"""What a terminal sends before a paste."""
-_PASTE, _PASTE_END = PASTE.encode(), b"\x1b[201~"
+# What a terminal sends before and after a paste.
+_PASTE, _PASTE_END = b"\x1b[200~", b"\x1b[201~"
 # `termios`' names of keys that a terminal obeys, and that change or end what was typed since the last Enter.
 _EDITING = ("VEOF", "VERASE", "VKILL", "VWERASE", "VREPRINT", "VLNEXT")
 # How long to wait for more of a paste, in tenths of a second.
@@ -44,8 +45,8 @@ class TypeAhead:
         self._keyboard, self._output = keyboard, output
         self._modes = KeyboardModes(keyboard, self._as_typed)
         self._is_ahead = False  # whether keys belong to this chat, and not to another program
-        self._kept: list[str] = []
-        self._is_cut = False
+        self._kept: list[str] = []  # to which the handler of Ctrl-Z may append at any time
+        self._is_cut = False  # whether a paste among them has lost its end
 
     @contextmanager
     def typing_ahead(self) -> Iterator[None]:
@@ -62,7 +63,7 @@ class TypeAhead:
             self._kept.append(self._typed().replace("\n", "\r"))
             yield
         except KeyboardInterrupt:
-            self.keep()
+            self._keep()
             raise
         finally:
             self._is_ahead = False
@@ -83,17 +84,12 @@ class TypeAhead:
             self._modes.set()
             self._output.stderr.write(PASTES_ON)
 
-    def keep(self) -> None:
-        """Take what was typed so far from the terminal, before a shell gets it."""
-        if not is_in_background(self._keyboard):
-            self._kept.append(self._typed())
-
     def give_back(self) -> None:
         """Keep what was typed so far, and restore the modes from outside the chat: not every shell does that itself.
 
         Changes made there, such as with `stty`, then count as the modes outside the chat.
         """
-        self.keep()
+        self._keep()
         self._modes.restore()
 
     def take_over(self) -> None:
@@ -113,31 +109,20 @@ class TypeAhead:
             self._output.warning("the terminal kept only the beginning of this paste; paste the rest again")
         return text
 
+    def _keep(self) -> None:
+        """Take what was typed so far from the terminal, before a shell gets it."""
+        if not is_in_background(self._keyboard):
+            self._kept.append(self._typed())
+
     def _typed(self) -> str:
         """Takes what was typed so far from the terminal; every paste in it gets an end.
 
         A terminal keeps 4,095 bytes until a line is read. The end of a longer paste is lost, and its end mark with
         it: waiting for the mark would take all further keys for pasted text.
         """
-        if sys.platform == "win32" or not self._keyboard.isatty():
+        if not self._keyboard.isatty():
             return ""
-        descriptor, data = self._keyboard.fileno(), b""
-        try:
-            settings = termios.tcgetattr(descriptor)
-            at_once = [*settings[:6], [*settings[6]]]
-            at_once[3] &= ~termios.ICANON
-            at_once[6][termios.VMIN] = at_once[6][termios.VTIME] = 0
-            # In the background this stops the process, and fails once it continues; undoing it would stop it again.
-            termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
-            try:
-                while more := os.read(descriptor, 4096):
-                    data += more
-                    at_once[6][termios.VTIME] = _PATIENCE if _is_open(data) else 0
-                    termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
-            finally:
-                termios.tcsetattr(descriptor, termios.TCSANOW, settings)
-        except (OSError, ValueError, termios.error):
-            pass  # the terminal is gone
+        data = _taken(self._keyboard.fileno())
         if _is_open(data):
             data += _PASTE_END
             self._is_cut = True
@@ -152,6 +137,29 @@ class TypeAhead:
         unset = bytes([os.fpathconf(self._keyboard.fileno(), "PC_VDISABLE") & 0xFF])
         for name in _EDITING:
             attributes[6][getattr(termios, name)] = unset
+
+
+def _taken(terminal: int) -> bytes:
+    """Takes from a terminal what was typed so far, and the rest of a paste that is still being sent."""
+    data = b""
+    if sys.platform == "win32":
+        return data
+    try:
+        settings, at_once = termios.tcgetattr(terminal), termios.tcgetattr(terminal)
+        at_once[3] &= ~termios.ICANON
+        at_once[6][termios.VMIN] = at_once[6][termios.VTIME] = 0
+        # In the background this stops the process, and fails once it continues; undoing it would stop it again.
+        termios.tcsetattr(terminal, termios.TCSANOW, at_once)
+        try:
+            while more := os.read(terminal, 4096):
+                data += more
+                at_once[6][termios.VTIME] = _PATIENCE if _is_open(data) else 0
+                termios.tcsetattr(terminal, termios.TCSANOW, at_once)
+        finally:
+            termios.tcsetattr(terminal, termios.TCSANOW, settings)
+    except (OSError, ValueError, termios.error):
+        pass  # the terminal is gone
+    return data
 
 
 def _is_open(data: bytes) -> bool:
