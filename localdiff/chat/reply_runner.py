@@ -67,20 +67,22 @@ class ReplyRunner:
         Raises:
             LocaldiffError: the run cannot begin, or failed.
         """
-        for attempt in range(1, MAX_RETRIES + 2):
-            reply = self._attempt(messages, options, display)
-            if not reply.is_empty or attempt > MAX_RETRIES:
+        reply = self._attempt(messages, options, display)
+        for retry in range(1, MAX_RETRIES + 1):
+            if not reply.is_empty:
                 break
             options = replace(options, seed=next_seed(reply.seed))
             if self._output.notes:
                 self._output.stderr.write(
-                    f"The reply is empty; trying again with seed {options.seed} ({attempt} of {MAX_RETRIES}).\n"
+                    f"The reply is empty; trying again with seed {options.seed} ({retry} of {MAX_RETRIES}).\n"
                 )
+            reply = self._attempt(messages, options, display)
         return reply
 
     def _attempt(
         self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, display: DisplaySettings
     ) -> Reply:
+        """The reply of one run, which may be empty."""
         cancel, reply = threading.Event(), Reply()
         self.latest, self.events = None, []
         with ExitStack() as stack:
@@ -92,7 +94,7 @@ class ReplyRunner:
             for event in self._model.answer(messages, options, cancel=cancel):
                 self.events.append(event)
                 reply.on_event(event)
-                self.latest = reply
+                self.latest = reply  # now that the run has begun
                 for observer in observers:
                     observer.on_event(event)
         self._is_first = False
@@ -104,10 +106,10 @@ class ReplyRunner:
         """Observers that show the run, entered into `stack`: a canvas, if there is one, and a printer for the rest."""
         stdout, stderr = self._output.stdout, self._output.stderr
         shares = is_same_terminal(stdout.file, stderr.file)
-        render: Render | None = partial(laid_out, stream=stdout) if display.markdown and stdout.terminal else None
         thinks = display.think != "hide"
         thought: tuple[Channel, ...] = ("thought",) if thinks else ()
         piped: tuple[Channel, ...] = ("answer",) if stdout.piped else ()
+        render: Render | None = partial(laid_out, stream=stdout) if display.markdown and stdout.terminal else None
         watch = Watch(
             prints=(*thought, "answer") if shares else thought,
             elsewhere=piped,
@@ -124,16 +126,16 @@ class ReplyRunner:
             whole_lines=self._output.mixes,
         )
         stack.callback(printer.close)
-        if view is None:
-            if stderr.terminal:
-                # As with a canvas: keys are not echoed into the text, and every way out restores the terminal.
-                guard = TerminalGuard(stream=stderr.file, keys=self._keys)
-                guard.start()
-                stack.callback(lambda: guard.stop(interrupted=cancel.is_set()))
-                return _Attentive(guard), printer
+        if view is not None:
+            status.give_way(stack.enter_context(view).above)
+            return view, printer
+        if not stderr.terminal:
             return (printer,)
-        status.give_way(stack.enter_context(view).above)
-        return view, printer
+        # As with a canvas: keys are not echoed into the text, and every way out restores the terminal.
+        guard = TerminalGuard(stream=stderr.file, keys=self._keys)
+        guard.start()
+        stack.callback(lambda: guard.stop(interrupted=cancel.is_set()))
+        return _Attentive(guard), printer
 
 
 class _Attentive:
