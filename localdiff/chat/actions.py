@@ -16,7 +16,7 @@ from localdiff.chat.clipboard import last_code, osc52, write_copy
 from localdiff.chat.files import read_attachment, split_paths
 from localdiff.chat.help import help_page
 from localdiff.chat.reply_runner import next_seed
-from localdiff.chat.session import Attachment
+from localdiff.chat.session import Attachment, Session, stamp
 from localdiff.chat.settings import SESSION, names
 from localdiff.chat.slash import BY_WORD
 from localdiff.chat.state import ChatState, PendingMessage
@@ -98,7 +98,8 @@ def undo(state: ChatState, argument: str) -> None:
 
 def clear(state: ChatState, argument: str) -> None:
     """Begin a new session."""
-    state.open(state.new_session(), "/clear")
+    old = state.session
+    state.open(Session(created=stamp(), system=old.system, think=old.think), "/clear")
     state.say("Started a new session; settings are kept.")
 
 

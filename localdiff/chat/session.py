@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from localdiff.events import FinishReason
@@ -50,6 +51,11 @@ class Turn:
     seed: int
     reason: FinishReason
     created: str
+
+
+def stamp() -> str:
+    """The time in the format of sessions."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def content_of(text: str, files: tuple[Attachment, ...]) -> str:

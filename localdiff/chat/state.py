@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from localdiff.chat.interfaces import ChatModel, LastRun, SaveTrace
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.remarks import remark_on
 from localdiff.chat.reply_runner import ReplyRunner
-from localdiff.chat.session import Attachment, Session, Turn, content_of
+from localdiff.chat.session import Attachment, Session, Turn, content_of, stamp
 from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import ChatSettings
 from localdiff.errors import ContextError, LocaldiffError, ResourceError
@@ -83,10 +82,10 @@ class ChatState:
     line: str = field(init=False, default="")
     last_run: LastRun | None = field(init=False, default=None)
     failure: int = field(init=False, default=0)
+    _leaving_was_refused: bool = field(init=False, default=False)  # because the session's file lacks a part of it
 
     def __post_init__(self) -> None:
         self.saves = not self.private
-        self._leaving_was_refused = False  # because the session's file lacks a part of it
 
     @property
     def options(self) -> GenerateOptions:
@@ -133,11 +132,6 @@ class ChatState:
         self.failure = error.exit_code
         self.output.error(error.message, error.hint)
 
-    def new_session(self) -> Session:
-        """An empty session with the settings of this one."""
-        old = self.session
-        return Session(created=stamp(), system=old.system, think=old.think)
-
     def open(self, session: Session, command: str) -> None:
         """Continues a session with the current model; nothing else of the current session stays.
 
@@ -148,13 +142,10 @@ class ChatState:
             ResourceError: the last write of the current session failed, and it still cannot be saved; asked again,
                 this gives it up.
         """
-        if self.save_failed and not self._leaving_was_refused:
-            try:
-                self._write()
-            except ResourceError as error:
-                self._leaving_was_refused = True
-                hint = f"{error.hint}; `{command}` again leaves this conversation unsaved"
-                raise ResourceError(error.message, hint) from error
+        if self.save_failed and not self._leaving_was_refused and (error := self._save_error()) is not None:
+            self._leaving_was_refused = True
+            hint = f"{error.hint}; `{command}` again leaves this conversation unsaved"
+            raise ResourceError(error.message, hint) from error
         session.model, session.revision = self.session.model, self.session.revision
         session.adapter = self.session.adapter
         self.session = session
@@ -186,25 +177,17 @@ class ChatState:
         if not self.saves:
             return None
         try:
-            self._write()
+            with self.interrupts.held():
+                former_name = self.store.save(self.session)
         except LocaldiffError as error:
             self.save_failed = True
             return error
-        return None
-
-    def _write(self) -> None:
-        """Writes the session.
-
-        Raises:
-            ResourceError: it cannot be written.
-        """
-        with self.interrupts.held():
-            former_name = self.store.save(self.session)
         self.save_failed = self._leaving_was_refused = False
         if former_name is not None:
             self.output.warning(
                 f"`{former_name}` was changed by another program; this session is now `{self.session.name}`"
             )
+        return None
 
     def send(self, message: PendingMessage) -> None:
         """Sends a message and keeps the reply; errors are printed, those of saving it last."""
@@ -217,14 +200,9 @@ class ChatState:
         try:
             reply = self.runner.run(messages, options, self.settings.display)
         except ContextError as error:
-            # What is on the input line would have to be cleared before a command can be typed.
+            # On the input line the message would have to be cleared before a command that makes room can be typed.
             self.refused = bool(self.session.turns) and not message.replaces
-            back = ""
-            if self.refused and self.ask is not None:
-                editing = self.output.stderr.moving  # otherwise the terminal edits lines itself, and keeps none
-                back = "; Up brings the message back" if editing else "; `/retry` sends it again"
-            shorter = "shorten it; " if self.session.turns else ""
-            self.show_error(ContextError(error.message, shorter + self.room_hint + back))
+            self.show_error(ContextError(error.message, self._hint_at_refusal()))
         except LocaldiffError as error:
             self.show_error(error)
         except Exception as error:
@@ -242,6 +220,15 @@ class ChatState:
                 self._remark_on(reply, replaces=message.replaces > 0)
             if unsaved is not None:  # also where the chat ends here, for example by SIGTERM
                 self.show_error(unsaved)
+
+    def _hint_at_refusal(self) -> str:
+        """The hint that says what can be done with a message that does not fit, and where it is."""
+        shorter = "shorten it; " if self.session.turns else ""
+        back = ""
+        if self.refused and self.ask is not None:
+            editing = self.output.stderr.moving  # otherwise the terminal edits lines itself, and keeps none
+            back = "; Up brings the message back" if editing else "; `/retry` sends it again"
+        return shorter + self.room_hint + back
 
     def _take_reply(
         self, message: PendingMessage, kept_turns: int, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
@@ -283,8 +270,3 @@ class ChatState:
             return
         stats = self.settings.display.stats
         remark_on(reply, self.output, replaces=replaces, context=self.context, room_hint=self.room_hint, stats=stats)
-
-
-def stamp() -> str:
-    """The time in the format of sessions."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.chat.session import Session
+from localdiff.chat.session import Session, stamp
 from localdiff.chat.session_file import Opened
 from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import DisplaySettings, Think
-from localdiff.chat.state import stamp
 from localdiff.commands.live import LiveOptions
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions
