@@ -6,18 +6,17 @@ the model returns what to send, so that only the loop ever waits for a reply.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.chat import session_text
+from localdiff.chat import session_text, settings
 from localdiff.chat.clipboard import last_code, osc52, write_copy
 from localdiff.chat.files import read_attachment, split_paths
 from localdiff.chat.help import help_page
 from localdiff.chat.reply_runner import next_seed
 from localdiff.chat.session import Attachment, Session, stamp
-from localdiff.chat.settings import SESSION, names
 from localdiff.chat.slash import BY_WORD
 from localdiff.chat.state import ChatState, PendingMessage
 from localdiff.errors import ResourceError, UsageError
@@ -46,12 +45,10 @@ def exit_(state: ChatState, argument: str) -> None:
 def retry(state: ChatState, argument: str) -> PendingMessage:
     """Send the last message again, with the next seed or the given one."""
     last = _last(state)
-    seed = _whole("retry", argument, minimum=0, maximum=MAX_SEED) if argument else None
-    if seed is None:
-        if state.runner.latest is not None and state.unanswered is not None:
-            seed = next_seed(state.runner.latest.seed)
-        elif state.unanswered is None and state.session.turns:
-            seed = next_seed(state.session.turns[-1].seed)
+    tried = state.session.turns[-1] if state.unanswered is None else state.runner.latest
+    seed = None if tried is None else next_seed(tried.seed)
+    if argument:
+        seed = _whole("retry", argument, minimum=0, maximum=MAX_SEED)
     if seed is not None:
         state.say(f"seed {seed}")
     return replace(last, seed=seed)
@@ -80,17 +77,18 @@ def undo(state: ChatState, argument: str) -> None:
         raise UsageError(
             f"there {are} {counted(there, 'turn')} to take back, not {argument:.60}", f"`/undo {there}` takes back all"
         )
-    if not has_unanswered or count > 1 or state.runner.latest is not None:
-        state.last_run = None  # only an answer that still stands has a recording
     if has_unanswered:
+        if state.runner.latest is not None:  # otherwise its run did not begin, and the last one is a turn's
+            state.last_run = None
         state.forget_unanswered()
         state.say("Took back the message that has no answer.")
-        count -= 1
-        if not count:
+        if count == 1:
             return
+        count -= 1
     if not state.refused:  # otherwise the undone turns made room for it
         state.unanswered = None
-    del state.session.turns[len(state.session.turns) - count :]
+    state.last_run = None
+    del state.session.turns[-count:]
     state.save()
     left = f"{counted(len(state.session.turns), 'turn')} left" if state.session.turns else "none is left"
     state.say(f"Took back {counted(count, 'turn')}; {left}.")
@@ -127,7 +125,7 @@ def set_(state: ChatState, argument: str) -> None:
         state.show("\n".join(aligned(rows, "<<<", width=state.output.stderr.room)))
         return
     command = BY_WORD.get(name.lower())
-    if command is not None and name.lower() not in names():
+    if command is not None and name.lower() not in settings.names():
         raise UsageError(f"there is no setting `{name}`", f"`/{command.name}` is a command of its own: {command.help}")
     if not values:
         state.say(state.settings.line(name))
@@ -156,11 +154,11 @@ def file(state: ChatState, argument: str) -> None:
         return
     attachments: dict[Path, Attachment] = {}
     for path in split_paths(argument):
-        attachment = read_attachment(path)
+        attachment = read_attachment(path)  # first: it refuses a path that cannot be resolved
         attachments[path.resolve()] = attachment
     sizes = [state.model.count(attachment.quoted(), max_tokens=state.context) for attachment in attachments.values()]
     others = {path: attachment for path, attachment in state.attachments.items() if path not in attachments}
-    _require_room(state, list(others.values()), list(attachments.values()), sizes)
+    _require_room(state, attachments.values(), sum(sizes), others.values())
     before, state.attachments = state.attachments, others | attachments
     dot = state.output.stderr.dot()
     for (path, attachment), size in zip(attachments.items(), sizes, strict=True):
@@ -188,25 +186,20 @@ def copy(state: ChatState, argument: str) -> None:
         text = code
     stream = state.output.stderr
     sequence = osc52(text) if stream.moving else None
-    if sequence is not None:
-        stream.write(sequence)
-        if not state.saves:
-            state.say("Copied, if this terminal allows it; to no file, since this chat is not saved")
-            return
-    try:
-        shown = printable(paths.shown(write_copy(paths.state_dir(), text)))
-    except ResourceError as error:
-        if sequence is None:
-            raise
-        state.say("Copied, if this terminal allows it")
-        state.output.warning(error.message)
+    if sequence is None:
+        why = "Too long for the terminal's clipboard; copied" if stream.moving else "Copied"
+        state.say(f"{why} to {_copy_file(text)}")
         return
-    if sequence is not None:
-        state.say(f"Copied, if this terminal allows it; also to {shown}")
-    elif stream.moving:
-        state.say(f"Too long for the terminal's clipboard; copied to {shown}")
-    else:
-        state.say(f"Copied to {shown}")
+    stream.write(sequence)
+    copied = "Copied, if this terminal allows it"
+    if not state.saves:
+        state.say(f"{copied}; to no file, since this chat is not saved")
+        return
+    try:
+        state.say(f"{copied}; also to {_copy_file(text)}")
+    except ResourceError as error:
+        state.say(copied)
+        state.output.warning(error.message)
 
 
 def show(state: ChatState, argument: str) -> None:
@@ -243,7 +236,7 @@ def load(state: ChatState, argument: str) -> None:
     opened = state.store.open(argument)
     state.open(opened.session, f"/load {argument}")
     if state.settings.options.think != opened.session.think:
-        state.settings.set("think", "show" if opened.session.think else "off", SESSION)
+        state.settings.set("think", "show" if opened.session.think else "off", settings.SESSION)
     if opened.damage is not None:
         state.output.warning(session_text.damage_line(argument, opened))
     state.say(session_text.opened_line(opened.session))
@@ -336,17 +329,24 @@ def _whole(command: str, text: str, *, minimum: int, maximum: int | None = None)
     return number
 
 
+def _copy_file(text: str) -> str:
+    """Writes a text to the file of copies, and returns the file's path for a line of ours."""
+    return printable(paths.shown(write_copy(paths.state_dir(), text)))
+
+
 def _from_next_turn(state: ChatState) -> str:
     """When a change to the beginning of the context applies, and what it costs if there is a context already."""
     reading = ", for which the whole context is read again" if state.session.turns else ""
     return f"this applies from the next turn{reading}"
 
 
-def _require_room(state: ChatState, others: list[Attachment], attachments: list[Attachment], sizes: list[int]) -> None:
-    """Refuse files that cannot fit, whatever the message is, and state the numbers."""
+def _require_room(
+    state: ChatState, attachments: Collection[Attachment], total: int, others: Collection[Attachment]
+) -> None:
+    """Refuse files of `total` tokens that cannot fit, whatever the message is, and state the numbers."""
     other_tokens = sum(state.model.count(attachment.quoted()) for attachment in others)
     before = sum(state.model.count(message["content"]) for message in state.session.messages())
-    total, room = sum(sizes), state.context - other_tokens - before
+    room = state.context - other_tokens - before
     if total < room:
         return
     names = ", ".join(f"`{attachment.name}`" for attachment in attachments)
