@@ -48,7 +48,7 @@ ALLOWED = _rules("""
     engine.opening: adapter checkpoints denoising download_plan engine.loadable fetching load load_progress quant
     engine.loadable: diffusion load text
     identity:
-    denoising: diffusion events kernels load_progress machine model quant.cpu quant.cuda quant.modules
+    denoising: diffusion events kernels load_progress machine model quant quant.cpu quant.cuda quant.modules
     text: events
     memory_account: diffusion model quant.cuda quant.modules quant.planning
     fetching: checkpoints download_plan hub load load_progress machine model quant quant.files quant.planning

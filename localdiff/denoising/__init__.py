@@ -15,7 +15,7 @@ Knows the model, its cache and the sampler; knows nothing about text or about wh
 from localdiff.denoising.denoiser import Denoiser
 from localdiff.denoising.path import StepPath
 from localdiff.denoising.step import BlockSettings, Step
-from localdiff.denoising.trial import compare_kernels, compared_parts, try_kernels, try_plainly
+from localdiff.denoising.trial import compare_kernels, failures, try_kernels, try_plainly
 
 __all__ = [
     "BlockSettings",
@@ -23,7 +23,7 @@ __all__ = [
     "Step",
     "StepPath",
     "compare_kernels",
-    "compared_parts",
+    "failures",
     "try_kernels",
     "try_plainly",
 ]

@@ -7,7 +7,7 @@ Shape letters: N rows, H query heads, K key-value heads, d head size, E experts,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, cast
@@ -74,10 +74,12 @@ class Comparison:
         part: its word in `LOCALDIFF_CUDA_PLAIN`; None if it has no switch there.
         errors: computes both, and returns the relative errors by what the kernels compute; raises ParityError if they
             compute other numbers than the plain path.
+        needs: parts whose kernels it runs, too: where one of them fails, that says nothing about `part`.
     """
 
     part: Part | None
     errors: Callable[[], dict[str, float]]
+    needs: Collection[Part] = ()
 
 
 def comparisons(model: DiffusionGemma, path: StepPath) -> list[Comparison]:
@@ -86,11 +88,7 @@ def comparisons(model: DiffusionGemma, path: StepPath) -> list[Comparison]:
     One layer of each kind is tried, among those whose weights are on the device of the model's last norm.
     """
     parity = _Parity(model)
-    found = [
-        Comparison(part, partial(parity.compare_in_layer, config, layer, compare))
-        for config, layer in parity.kinds().items()
-        for part, compare in parity.parts_of(config, layer)
-    ]
+    found = [comparison for config, layer in parity.kinds().items() for comparison in parity.of_layer(config, layer)]
     if path.logits:
         as_probabilities = not path.sparse
         found.append(Comparison("logits", partial(parity.compare, partial(parity.try_logits, as_probabilities))))
@@ -153,20 +151,23 @@ class _Parity:
                 layers.setdefault(config, layer)
         return layers
 
-    def parts_of(self, config: LayerConfig, layer: Layer) -> list[tuple[Part, Callable[[], None]]]:
-        """The parts of a layer that it computes in kernels, and what tries them."""
-        found: list[tuple[Part, Callable[[], None]]] = []
+    def of_layer(self, config: LayerConfig, layer: Layer) -> Iterator[Comparison]:
+        """What compares the parts of a layer that it computes in kernels."""
+
+        def comparison(part: Part, compare: Callable[[], None], *needs: Part) -> Comparison:
+            return Comparison(part, partial(self.compare_in_layer, config, layer, compare), needs)
+
         is_fused = isinstance(layer.layer_ops, FusedLayerOps)
         if is_fused:
-            found.append(("layer-ops", partial(self.try_layer_ops, config, layer)))
+            yield comparison("layer-ops", partial(self.try_layer_ops, config, layer))
         if self._model.attends_through_triton:
-            found.append(("attention", partial(self.try_attention, config)))
+            yield comparison("attention", partial(self.try_attention, config))
         if is_fused:
-            found.append(("layer-ops", partial(self.try_parts, config, layer)))
+            yield comparison("layer-ops", partial(self.try_parts, config, layer), "dense")
         for module, has_gate in ((layer.self_attn, False), (layer.mlp, True)):
             if (fused := module.fused()) is not None:
-                found.append(("projections", partial(self.try_projections, fused, module, has_gate=has_gate)))
-        return found
+                compare = partial(self.try_projections, fused, module, has_gate=has_gate)
+                yield comparison("projections", compare, "dense", "decode")
 
     @torch.inference_mode()
     def compare(self, compare: Callable[[], None]) -> dict[str, float]:

@@ -86,7 +86,7 @@ def _without(parts: Sequence[Part], finding: Finding) -> Finding:
         finding,
         status="fail" if finding.status == "fail" else "warn",
         text=f"kernels of `{words}` fail, and torch computes these parts, which is slower; {finding.text}",
-        advice=finding.advice or f"`{PLAIN}={switched_off()}` saves loading a model twice; {_REPORT}",
+        advice=finding.advice or f"`{PLAIN}={switched_off()}` leaves them out from the start; {_REPORT}",
         facts={**finding.facts, "given_up": list(parts)},
     )
 

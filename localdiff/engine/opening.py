@@ -37,6 +37,7 @@ from localdiff.load import (
     resolve_dtype,
     unused_gpu,
 )
+from localdiff.load.kernels import take_kernels
 from localdiff.load_progress import LoadProgress
 from quant.dtypes import short_name
 from quant.switch import SwitchError
@@ -136,27 +137,26 @@ def open_model(
 def _load_and_try(
     load: Callable[[], LoadedModel], adapter: str | None, progress: LoadProgress
 ) -> tuple[LoadedModel, Denoiser]:
-    """Loads a model and tries its kernels; where some fail, loads the model again without these.
+    """Loads a model and tries its kernels; where some fail, the model does without these.
 
     Raises:
         WeightsError: the model computes NaN or infinity without kernels, too.
     """
     loaded, failed = load(), set[torch.device]()
     denoiser, device = _denoiser(loaded), loaded.placement.main
-    while device not in failed:
-        off = try_kernels(denoiser, device, progress, expectations=loaded.expectations)
-        if off is None:
-            break
-        if off == "all":
-            # The next model uses no kernels on this device. If it is placed on another GPU, which may have more free
-            # memory by now, its kernels are tried, too.
-            _log.warning(
-                "a GPU kernel failed while it was tried: the model is loaded again, without kernels on that GPU"
-            )
-            failed.add(device)
-        del loaded, denoiser  # there is no memory for a second model
-        release_cached_memory()
-        loaded = load()
+    while device not in failed and (
+        remedy := try_kernels(denoiser, device, progress, expectations=loaded.expectations)
+    ):
+        if remedy == "switch":
+            take_kernels(loaded.network, device, loaded.placement.residence)
+        else:
+            if remedy == "load without kernels":
+                # If the next model is placed on another GPU, which may have more free memory by now, its kernels are
+                # tried, too.
+                failed.add(device)
+            del loaded, denoiser  # there is no memory for a second model
+            release_cached_memory()
+            loaded = load()
         denoiser, device = _denoiser(loaded), loaded.placement.main
     if device in failed:
         with adapter_may_be_at_fault(adapter):

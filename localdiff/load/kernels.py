@@ -11,8 +11,8 @@ from localdiff.kernels.attention import can_attend
 from localdiff.machine.children import shielded_children
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.fused_layer_ops import FusedLayerOps
-from localdiff.model.layer_ops import set_layer_ops
-from localdiff.model.projections import fuse_projections
+from localdiff.model.layer_ops import PLAIN, set_layer_ops
+from localdiff.model.projections import fuse_projections, separate_projections
 from localdiff.model.residence import Residence
 from quant.cpu.choice import native_attention
 from quant.cuda.support import why_unsupported
@@ -22,7 +22,8 @@ from quant.cuda.switches import is_plain
 def take_kernels(network: DiffusionGemma, device: torch.device, residence: Residence = "whole") -> None:
     """Makes the passes of a network use the kernels that work on its device; call it once all modules are in place.
 
-    An adapter must be attached before, since projections that it wraps are not fused.
+    Called again after a part was given up, it takes that part's kernels away: weights are the same with and without
+    them. An adapter must be attached before, since projections that it wraps are not fused.
 
     Args:
         device: of everything outside the layers.
@@ -37,10 +38,11 @@ def take_kernels(network: DiffusionGemma, device: torch.device, residence: Resid
         network.attention_kernel = native_attention(head_sizes, weights)
     elif device.type == "cuda" and residence != "spread" and _run_on(device):
         network.attends_through_triton = not is_plain("attention") and _can_attend(network)
-        if not is_plain("layer-ops"):
-            set_layer_ops(network, FusedLayerOps())
+        set_layer_ops(network, PLAIN if is_plain("layer-ops") else FusedLayerOps())
         # Weights that are copied there for each pass are not fused: a copy needs to know each tensor.
-        if not is_plain("projections") and residence == "whole":
+        if is_plain("projections") or residence != "whole":
+            separate_projections(network)
+        else:
             fuse_projections(network)
 
 

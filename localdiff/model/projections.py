@@ -38,6 +38,10 @@ class Projections(UsesLayerOps, ABC):
             self._fused = stack(self.projections())
         return self._fused is not None
 
+    def separate(self) -> None:
+        """Undoes `fuse`."""
+        self._fused = None
+
     def project(self, x: Tensor) -> Sequence[Tensor]:
         """Each module's output for rows [..., D]; the last axis is contiguous, those before it may be strided."""
         fused = self.fused()
@@ -61,3 +65,10 @@ def can_leave_parts(module: nn.Module) -> bool:
 def fuse_projections(network: nn.Module) -> int:
     """Fuses a network's projections of the same rows, where their weights allow it; returns how many are fused."""
     return sum(module.fuse() for module in list(network.modules()) if isinstance(module, Projections))
+
+
+def separate_projections(network: nn.Module) -> None:
+    """Undoes `fuse_projections`; each module still has its own rows, as views of the weights that were stacked."""
+    for module in network.modules():
+        if isinstance(module, Projections):
+            module.separate()

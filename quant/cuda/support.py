@@ -57,19 +57,20 @@ def why_unsupported(device: torch.device) -> Unsupported | None:
         return Unsupported("there is no memory to try a kernel in", "free memory of the GPU")
 
 
-def exclude(device: torch.device, error: Exception) -> None:
+def exclude(device: torch.device, failure: Unsupported) -> None:
     """Excludes a device from kernels, for models loaded from now on, because a kernel failed there."""
+    _failed[device] = failure
+
+
+def failure_of(error: Exception, part: str | None = None) -> Unsupported:
+    """What is wrong with a kernel that raised this, and which part it belongs to, if that is known."""
     if _is_of_files(error):
-        _failed[device] = _unwritable_cache(error)
-        return
-    _failed[device] = Unsupported(failure_of(error), f"{_VERSIONS}, and {_SKIP}")
-
-
-def failure_of(error: Exception) -> str:
-    """What is wrong with a kernel that raised this, in words."""
+        return _unwritable_cache(error)
+    of_part = "" if part is None else f" of `{part}`"
+    reason = f"a kernel{of_part} fails here ({type(error).__name__}: {_first_line(error)})"
     if isinstance(error, ParityError):
-        return f"kernels compute wrong numbers here ({error})"
-    return f"a kernel fails here ({type(error).__name__}: {_first_line(error)})"
+        reason = f"kernels{of_part} compute wrong numbers here ({error})"
+    return Unsupported(reason, f"{_VERSIONS}, and {_SKIP}")
 
 
 def readmit(device: torch.device) -> None:
@@ -199,10 +200,13 @@ def _unwritable_cache(error: OSError) -> Unsupported:
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of a message, and of an assembler's failure what it says further down."""
-    line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    refusal = _REFUSAL.search(str(error))
-    return line if refusal is None else f"{line}: {refusal[1].strip()}"
+    """The first line of a message, and of an assembler's or a compiler's failure what it says further down."""
+    lines = (str(error).strip() or type(error).__name__).splitlines()
+    if (refusal := _REFUSAL.search(str(error))) is not None:
+        return f"{lines[0]}: {refusal[1].strip()}"
+    if len(lines) > 1 and lines[0].endswith(":"):  # a place in a kernel; its source and the reason follow
+        return f"{lines[0]} {lines[-1].strip()}"
+    return lines[0]
 
 
 def _is_of_tools(error: Exception) -> bool:

@@ -19,10 +19,9 @@ from localdiff.bench.step.layers import Layers
 from localdiff.bench.step.random_weights import random_model, stored_as
 from localdiff.bench.step.released import released_config
 from localdiff.bench.step.work import weight_bytes
-from localdiff.denoising import Denoiser, compared_parts
+from localdiff.denoising import Denoiser, failures
 from localdiff.download_plan import ConfirmDownload, confirm_silently
-from localdiff.errors import ResourceError, UsageError, one_line
-from localdiff.failures import gpu_failure, is_out_of_memory
+from localdiff.errors import ResourceError, UsageError
 from localdiff.fetching.source import find_source
 from localdiff.load import (
     MemoryPlan,
@@ -46,12 +45,13 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.sizes import shown_size
 from quant.cpu.choice import use_cpu_modules
 from quant.cuda.choice import activations_of_codes, rounds_activations
-from quant.cuda.parity import Expectation, ParityError
-from quant.cuda.switches import PLAIN, Part, switched_off
+from quant.cuda.parity import Expectation
+from quant.cuda.switches import PLAIN, switched_off
 from quant.cuda.timed import timed_count
 from quant.gpus import gpu_memory
 from quant.recipe import RECIPES, Recipe, recipe_named
 from quant.released import LAYERS, MIN_LAYERS, MODEL
+from quant.unsupported import Unsupported
 
 _log = logging.getLogger(__name__)
 
@@ -275,24 +275,21 @@ def _require_kernels(denoiser: Denoiser, device: torch.device, expectations: Seq
     """Compares the kernels with the plain path.
 
     Raises:
-        ResourceError: one computes other numbers, or fails, for instance because a compiler refuses it.
-        OSError: Triton cannot write what it compiles, which is not a kernel's fault.
+        ResourceError: some compute other numbers, or fail, for instance because a compiler refuses them.
+        RuntimeError: the memory is too small, or the failure has left the GPU unusable.
     """
-    tried: Part | None = None
-    try:
-        for part, _ in compared_parts(denoiser, expectations):
-            tried = part
-    except Exception as error:  # from a compiler or a launch: no common class
-        if isinstance(error, OSError) or is_out_of_memory(error) or gpu_failure(error) is not None:
-            raise
-        what = f"a kernel fails here ({type(error).__name__}: {one_line(error)})"
-        if isinstance(error, ParityError):
-            what = f"kernels compute wrong numbers here: {error}"
-        which, value = ("kernels", "all") if tried is None else ("these kernels", switched_off(tried))
-        hint = f"`{PLAIN}={value}` turns {which} off; please report it with `localdiff doctor --report`"
-        if timed_count(device):
-            hint = f"`localdiff tune --forget` goes back to the usual tiles; {hint}"
-        raise ResourceError(what, hint) from error
+    failed = failures(denoiser, device, expectations)
+    if not failed:
+        return
+    if isinstance(failed, Unsupported):
+        message, hint = failed.reason, failed.remedy
+    else:
+        message = "; ".join(map(str, failed.values()))
+        switches = f"`{PLAIN}={switched_off(*failed)}` turns these kernels off"
+        hint = f"{switches}; please report it with `localdiff doctor --report`"
+    if timed_count(device):
+        hint = f"`localdiff tune --forget` goes back to the usual tiles; {hint}"
+    raise ResourceError(message, hint)
 
 
 def _devices(name: str) -> tuple[torch.device, ...]:

@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-from localdiff.denoising import Denoiser, StepPath, compare_kernels, trial, try_kernels
+from localdiff.denoising import Denoiser, StepPath, compare_kernels, failures, trial, try_kernels
 from localdiff.denoising.parity import Comparison
 from localdiff.denoising.static.program import Program
 from localdiff.engine import Engine, opening
@@ -118,8 +118,8 @@ def test_where_kernels_fail_with_timed_tiles_they_are_tried_with_the_usual_ones(
     monkeypatch.setattr(Program, "run", run)
     assert load().denoiser.path.static and why_unsupported(CPU) is None
     assert caplog.messages == [
-        "a GPU kernel fails with the tiles that were timed here (out of resource: shared memory): the usual tiles are "
-        "used instead"
+        "a kernel fails here (RuntimeError: out of resource: shared memory) with the tiles that were timed here: the "
+        "usual tiles are used instead"
     ]
 
 
@@ -138,8 +138,9 @@ def test_on_another_gpu_that_the_model_is_loaded_to_again_kernels_are_tried_too(
     def try_there(denoiser: Denoiser, device: torch.device, *arguments: Any, **options: Any) -> str | None:
         tried.append(device)
         if device == CPU or fails_there:
-            support.exclude(device, RuntimeError("out of resource"))
-            return "all"
+            with monkeypatch.context() as patch:
+                failing(RuntimeError("out of resource"), patch)
+                return try_kernels(denoiser, device, *arguments, **options)
         return try_kernels(denoiser, device, *arguments, **options)
 
     monkeypatch.setattr(opening, "load_model", load_model)
@@ -244,7 +245,7 @@ def differing_in(
             raise error
         return {}
 
-    compared = [part for part in ("dense", "experts", None) if part in parts or part == "dense"]
+    compared = [part for part in ("dense", "experts", "attention", None) if part in parts or part == "dense"]
 
     def left() -> list[Any]:
         return [part for part in compared if part is None or not switches.is_plain(part)]
@@ -275,8 +276,8 @@ WRONG = ParityError("experts: 13 of 512 numbers differ from those of the plain p
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (WRONG, f"kernels compute wrong numbers here ({WRONG})"),
-        (RuntimeError("out of resource"), "a kernel fails here (RuntimeError: out of resource)"),
+        (WRONG, f"kernels of `experts` compute wrong numbers here ({WRONG})"),
+        (RuntimeError("out of resource"), "a kernel of `experts` fails here (RuntimeError: out of resource)"),
     ],
     ids=["wrong", "refused"],
 )
@@ -290,21 +291,79 @@ def test_a_part_whose_kernels_fail_is_computed_plainly_and_all_others_keep_their
     assert switches.given_up() == ["experts"] and switches.is_plain("experts") and not switches.is_plain("dense")
     assert engine.denoiser.path.static and why_unsupported(CPU) is None
     assert caplog.messages == [
-        f"{words}: the model is loaded again, with `experts` computed through torch, which is slower; "
-        "`LOCALDIFF_CUDA_PLAIN=experts` does so from the start"
+        f"{words}: torch computes that part, which is slower",
+        "`LOCALDIFF_CUDA_PLAIN=experts` leaves these kernels out from the start; now the model is loaded again without "
+        "them",
     ]
     assert answer(engine) == expected
 
 
-def test_several_parts_may_fail_one_after_the_other(
+def test_however_many_parts_fail_the_model_is_loaded_again_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "commit")
     tried = differing_in("step", {"dense", "experts"}, WRONG, monkeypatch)
+    loads, load_model = list[int](), opening.load_model
+    monkeypatch.setattr(opening, "load_model", lambda *a, **b: loads.append(1) or load_model(*a, **b))
     assert load().denoiser.path.static
-    assert tried == ["dense", "experts"] and len(caplog.messages) == 2
+    assert tried == ["dense", "experts"] and len(loads) == 2
     assert switches.given_up() == ["experts", "dense"]
-    assert "; `LOCALDIFF_CUDA_PLAIN=experts,dense,commit` does so" in caplog.messages[-1], "with what is off already"
+    *each, last = caplog.messages
+    assert each == [
+        f"kernels of `{part}` compute wrong numbers here ({WRONG}): torch computes that part, which is slower"
+        for part in ("dense", "experts")
+    ]
+    assert last.startswith("`LOCALDIFF_CUDA_PLAIN=experts,dense,commit` leaves these"), "with what is off already"
+
+
+@pytest.mark.parametrize(("part", "loads"), [("attention", 1), ("experts", 2)])
+def test_only_a_part_that_holds_weights_in_another_order_has_the_model_loaded_again(
+    part: str, loads: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first network is then told anew which kernels it has."""
+    tried = differing_in("step", {part}, WRONG, monkeypatch)
+    loaded, told = list[DiffusionGemma](), list[DiffusionGemma]()
+    load_model = opening.load_model
+
+    def loading(*arguments: Any, **options: Any) -> LoadedModel:
+        made = load_model(*arguments, **options)
+        loaded.append(made.network)
+        return made
+
+    monkeypatch.setattr(opening, "load_model", loading)
+    monkeypatch.setattr(opening, "take_kernels", lambda network, *_: told.append(network))
+    engine = load()
+    assert len(loaded) == loads and engine.model is loaded[-1]
+    assert told == loaded[: 2 - loads] and tried == ["dense", part, "dense"]
+    assert engine.denoiser.path.static
+    again = "; now the model is loaded again without them" * (loads - 1)
+    assert caplog.messages[-1] == f"`LOCALDIFF_CUDA_PLAIN={part}` leaves these kernels out from the start{again}"
+
+
+def test_what_needs_kernels_that_fail_is_not_blamed() -> None:
+    """Nor is a part compared once more whose first kernel has failed."""
+    tried: list[str] = []
+
+    def comparison(name: str, part: switches.Part, *needs: switches.Part, fails: bool = False) -> Comparison:
+        def errors() -> dict[str, float]:
+            tried.append(name)
+            if fails:
+                raise RuntimeError("out of resource")
+            return {name: 0.0}
+
+        return Comparison(part, errors, needs)
+
+    of_steps = [
+        comparison("norms", "layer-ops"),
+        comparison("attention", "attention", fails=True),
+        comparison("attention of another kind", "attention"),
+        comparison("sums of parts", "layer-ops", "dense"),
+        comparison("projections", "projections", "dense", "decode"),
+        comparison("logits", "logits", fails=True),
+    ]
+    denoiser: Any = SimpleNamespace(comparisons=lambda: [comparison("linear", "dense", fails=True), *of_steps])
+    assert [*failures(denoiser, CPU, ())] == ["dense", "attention", "logits"]
+    assert tried == ["linear", "norms", "attention", "logits"]
 
 
 @pytest.mark.parametrize(
@@ -328,13 +387,13 @@ def test_how_near_kernels_are_is_logged(caplog: pytest.LogCaptureFixture) -> Non
     caplog.set_level(logging.INFO, logger="localdiff")
     # A module has several expectations, each for another number of rows.
     expectations: list[Any] = [
-        SimpleNamespace(part="experts", name="experts", check=lambda error=error: error)
+        SimpleNamespace(part="experts", name="experts", device=CPU, check=lambda error=error: error)
         for error in (0.003, 0.004, 0.001)
     ]
     of_steps = [Comparison("layer-ops", lambda: {"norm": 0.001, "gate": 0.002})]
     denoiser: Any = SimpleNamespace(path=StepPath(), has_kernels=True, comparisons=lambda: of_steps)
     shares: list[float] = []
-    assert try_kernels(denoiser, CPU, lambda _, share: shares.append(share), expectations=expectations) is None
+    assert not try_kernels(denoiser, CPU, lambda _, share: shares.append(share), expectations=expectations)
     assert shares == [0, 0.25, 0.5, 0.75, 1]
     (message,) = caplog.messages
     assert message.startswith("3 kernels agree with the plain path in ")
@@ -381,7 +440,8 @@ class Failing:
     def comparisons(self) -> list[Comparison]:
         return []
 
-    def warm_up(self) -> NoReturn:
+    def warm_up(self) -> Iterator[float]:
+        yield 0.0
         raise self._error
 
 
@@ -398,7 +458,7 @@ def test_a_gpu_that_computes_nothing_any_more_is_not_loaded_again(monkeypatch: p
         try_kernels(denoiser, card)
     assert raised.value is error and why_unsupported(card) is None
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
-    assert try_kernels(denoiser, card) == "all"
+    assert try_kernels(denoiser, card) == "load without kernels"
     assert why_unsupported(card) is not None
 
 
@@ -436,5 +496,5 @@ def test_tiles_that_were_timed_on_a_further_gpu_may_be_what_fails(monkeypatch: p
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
     expectation: Any = SimpleNamespace(part="experts", name="experts", device=other, check=check)
     denoiser: Any = SimpleNamespace(path=StepPath(), has_kernels=False, comparisons=list)
-    assert try_kernels(denoiser, card, expectations=[expectation]) is None
+    assert not try_kernels(denoiser, card, expectations=[expectation])
     assert why_unsupported(card) is None and counts == [1, 0]

@@ -76,7 +76,7 @@ def test_parts_whose_kernels_fail_are_named(engine: Engine, monkeypatch: pytest.
     (finding,) = kernels.check_kernels(CARD)
     words = "kernels of `attention,projections` fail, and torch computes these parts, which is slower; kernels run, "
     assert finding.status == "warn" and finding.text.startswith(words)
-    assert (finding.advice or "").startswith("`LOCALDIFF_CUDA_PLAIN=attention,projections,commit` saves loading")
+    assert (finding.advice or "").startswith("`LOCALDIFF_CUDA_PLAIN=attention,projections,commit` leaves them")
     assert finding.facts["given_up"] == ["attention", "projections"]
 
 

@@ -10,6 +10,8 @@ import torch
 
 from localdiff.load import kernels
 from localdiff.model.residence import Residence
+from quant.cuda import switches
+from quant.cuda.switches import Part
 from quant.unsupported import Unsupported
 from tests.models import tiny
 
@@ -97,3 +99,22 @@ def test_attention_of_a_model_in_fp32_stays_in_torch() -> None:
 def test_a_word_switches_off_its_part_alone(word: str, found: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", word)
     assert taken() == found
+
+
+@pytest.mark.parametrize(
+    ("part", "found"), [("attention", ALL[1:]), ("layer-ops", (ALL[0], ALL[2])), ("projections", ALL[:2])]
+)
+def test_a_part_that_is_given_up_is_taken_away_from_a_network_that_has_it(
+    part: Part, found: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switches, "_given_up", set())
+    network = tiny.model().bfloat16()
+    x = torch.ones(2, network.config.hidden_size, dtype=torch.bfloat16)
+    before = [module(x) for module in network.layers[0].mlp.projections()]
+    kernels.take_kernels(network, CARD)
+    assert network.kernels == ALL
+    switches.give_up(part)
+    kernels.take_kernels(network, CARD)
+    assert network.kernels == found
+    after = [module(x) for module in network.layers[0].mlp.projections()]
+    assert all(map(torch.equal, before, after)), "weights that were stacked are still each module's own"

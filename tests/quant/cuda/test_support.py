@@ -364,7 +364,7 @@ def test_compiled_kernels_that_cannot_be_kept_are_no_fault_of_versions(
 
     if when == "later":
         monkeypatch.setattr(support, "_failed", {})
-        support.exclude(DEVICE, error)
+        support.exclude(DEVICE, support.failure_of(error))
         unsupported = support.why_unsupported(DEVICE)
     else:
         monkeypatch.setattr(support, "_rounds_rows", broken)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -16,7 +17,7 @@ from localdiff.bench.step.run import run
 from localdiff.bench.step.subject import Make, random_subject, real_subject
 from localdiff.checkpoints.model_reference import resolve_local
 from localdiff.demo.training.architecture import CANVAS_LENGTH
-from localdiff.denoising import Denoiser
+from localdiff.denoising import Denoiser, trial
 from localdiff.denoising.parity import Comparison
 from localdiff.errors import ResourceError, UsageError
 from localdiff.load import devices, memory_plan, open_weights, plan_memory
@@ -109,49 +110,71 @@ def test_kernels_that_compute_wrong_numbers_are_not_timed(where: str, monkeypatc
         right = subjects.load_model
 
         def load_model(*arguments: Any, **options: Any) -> LoadedModel:
-            expectation: Any = SimpleNamespace(part="experts", name="experts", check=differing)
+            expectation: Any = SimpleNamespace(
+                part="experts", name="experts", device=torch.device("cpu"), check=differing
+            )
             return dataclasses.replace(right(*arguments, **options), expectations=(expectation,))
 
         monkeypatch.setattr(subjects, "load_model", load_model)
     make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
+    words = r"^kernels of `experts` compute wrong numbers here \(experts: 13 of 512 numbers differ\)"
     for count, hint in (
         (0, "`LOCALDIFF_CUDA_PLAIN=experts,commit` turns these kernels off"),
         (1, "`localdiff tune --forget` goes back"),
     ):
         monkeypatch.setattr(subjects, "timed_count", lambda _, count=count: count)
-        with pytest.raises(ResourceError, match="kernels compute wrong numbers here: experts: 13 of 512") as error:
+        with pytest.raises(ResourceError, match=words) as error:
             run(context=16, steps=1, make=make, ceilings_of=lambda device: CEILINGS)
         assert (error.value.hint or "").startswith(hint)
 
 
 @pytest.mark.parametrize(
-    ("error", "raised", "words"),
+    ("parts", "error", "message", "hint"),
     [
-        (TypeError("at 12:4:\n  x = y\nno such name."), ResourceError, "at 12:4: x = y no such name"),
-        (RuntimeError("CUDA error: illegal access"), RuntimeError, "illegal access"),
-        (OSError(errno.ENOSPC, "No space left on device"), OSError, "No space left"),
+        (
+            ("experts", "attention"),
+            TypeError("at 12:4:\n  x = y\nno such name"),
+            "a kernel of `experts` fails here (TypeError: at 12:4: no such name); "
+            "a kernel of `attention` fails here (TypeError: at 12:4: no such name)",
+            "`LOCALDIFF_CUDA_PLAIN=experts,attention` turns these kernels off; please report it",
+        ),
+        (
+            ("experts", None),
+            OSError(errno.ENOSPC, "No space left on device"),
+            "Triton cannot keep its compiled kernels (No space left on device)",
+            "have `TRITON_CACHE_DIR` name a directory",
+        ),
+        ((None,), TypeError("x"), "a kernel fails here (TypeError: x)", "another version of Triton, torch or"),
     ],
-    ids=["compiler", "GPU", "disk"],
+    ids=["compiler", "disk", "no switch"],
 )
-def test_a_kernel_that_fails_is_named_and_a_gpu_or_a_disk_that_does_is_left_to_others(
-    error: Exception, raised: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
+def test_all_parts_whose_kernels_fail_are_named_at_once(
+    parts: Sequence[Any], error: Exception, message: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Otherwise each would cost another start, in which all weights are made again."""
+
     def failing(*_: object) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(Denoiser, "comparisons", lambda _: [Comparison(None, failing)])
+    monkeypatch.setattr(Denoiser, "comparisons", lambda _: [Comparison(part, failing) for part in parts])
     make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
-    with pytest.raises(raised, match=words) as caught:
+    with pytest.raises(ResourceError) as caught:
         make(lambda _: None)
-    if isinstance(caught.value, ResourceError):
-        assert caught.value.message == f"a kernel fails here (TypeError: {words})"
-        assert (caught.value.hint or "").startswith("`LOCALDIFF_CUDA_PLAIN=all` turns kernels off")
-        monkeypatch.setattr(subjects, "timed_count", lambda _: 1)
-        with pytest.raises(ResourceError) as caught:
-            make(lambda _: None)
-        assert (caught.value.hint or "").startswith("`localdiff tune --forget` goes back")
-    else:
-        assert caught.value is error
+    assert caught.value.message == message and (caught.value.hint or "").startswith(hint)
+
+
+def test_a_gpu_that_fails_is_no_kernel_to_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def failing(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(Denoiser, "comparisons", lambda _: [Comparison("experts", failing)])
+    monkeypatch.setattr(trial, "_still_works", lambda _: False)
+    make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
+    with pytest.raises(RuntimeError) as caught:
+        make(lambda _: None)
+    assert caught.value is error
 
 
 @pytest.mark.parametrize(("device", "told"), [("auto", ["the GPU is not used"]), ("cpu", [])])
@@ -172,9 +195,9 @@ def test_figures_of_a_cpu_beside_a_gpu_are_said_to_be_so(
 
 def test_random_weights_are_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[object] = []
-    monkeypatch.setattr(subjects, "compared_parts", lambda *given: compared.append(given) or ())
+    monkeypatch.setattr(subjects, "failures", lambda *given: compared.append(given) or {})
     subject = small_subject()
-    assert compared == [(subject.denoiser, ())]
+    assert compared == [(subject.denoiser, subject.device, ())]
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
