@@ -109,11 +109,15 @@ def _rows(rows: Sequence[str], previous: Sequence[str], *, clears_below: bool) -
         is_end = clears_below and index == last
         if index < len(previous) and previous[index] == row and not is_end:
             continue
-        below = ERASE_BELOW if _SGR.sub("", row) else _ERASE_FROM_FIRST_COLUMN
         down = f"\x1b[{index - at}B" if index > at else ""
-        parts += [down, row, below if is_end else ERASE_REST_OF_ROW, "\r"]
+        parts += [down, row, _erase_below(row) if is_end else ERASE_REST_OF_ROW, "\r"]
         at = index
     return "".join(parts)
+
+
+def _erase_below(row: str) -> str:
+    """Erases the rest of the last row, and all rows below it."""
+    return ERASE_BELOW if _SGR.sub("", row) else _ERASE_FROM_FIRST_COLUMN
 
 
 def _lines(text: str) -> str:
