@@ -35,7 +35,7 @@ def state_of(scene: Scene) -> CanvasState:
     if step is None:
         length = len(scene.block.canvas_ids) if scene.block else 0
         return CanvasState(stages=(NOISE,) * length, settled=0, renoised=(False,) * length, end=length)
-    stages = tuple([stage_of(entropy) for entropy in step.entropies])
+    stages = tuple(map(stage_of, step.entropies))
     before = scene.accepted_before or (False,) * len(stages)
     return CanvasState(
         stages=stages,

@@ -7,8 +7,10 @@ flat.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
 
 from localdiff.view.palette import Palette, stage_of
 from localdiff.view.style import PLAIN, Row, Span
@@ -16,14 +18,11 @@ from localdiff.view.style import PLAIN, Row, Span
 LOWEST, HIGHEST = 0.005, 8.0
 LEVELS = 8
 
+# A level begins half a level below the entropy that it stands for.
+_BEGINS = [LOWEST * (HIGHEST / LOWEST) ** ((level - 0.5) / (LEVELS - 1)) for level in range(1, LEVELS)]
 
-def level_of(entropy: float) -> int:
-    """Level 0..7 of an entropy in nats: 0 up to 0.005, 7 from 8 on, logarithmic in between; NaN counts as 8."""
-    if entropy <= LOWEST:
-        return 0
-    if not entropy < HIGHEST:
-        return LEVELS - 1
-    return int((LEVELS - 1) * math.log(entropy / LOWEST) / math.log(HIGHEST / LOWEST) + 0.5)
+level_of: Final[Callable[[float], int]] = partial(bisect_right, _BEGINS)
+"""Level 0..7 of an entropy in nats: 0 at 0.005, 7 at 8, logarithmic in between; NaN counts as 8."""
 
 
 def sparkline(means: Sequence[float], steps: int, palette: Palette) -> Row:

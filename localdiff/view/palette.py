@@ -10,8 +10,9 @@ marks and the position map carry the meaning alone.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from localdiff.view.style import PLAIN, Style
@@ -28,9 +29,8 @@ PaletteName: TypeAlias = Literal["auto", "dark", "light", "16", "mono", "ascii",
 _RICH_TERMS: Final = ("kitty", "alacritty", "foot", "ghostty", "wezterm", "direct", "iterm")
 
 
-def stage_of(entropy: float) -> int:
-    """Stage of an entropy in nats: 0 settled, 1 leaning, 2 forming, 3 noise (NaN too)."""
-    return bisect_right(THRESHOLDS, entropy)
+stage_of: Final[Callable[[float], int]] = partial(bisect_right, THRESHOLDS)
+"""Stage of an entropy in nats: 0 settled, 1 leaning, 2 forming, 3 noise (NaN too)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
