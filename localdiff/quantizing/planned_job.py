@@ -5,7 +5,7 @@ Knows plans, disks and devices; starts nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -92,6 +92,10 @@ class PlannedJob:
             force=self.force,
         )
 
+    @property
+    def _output(self) -> Output:
+        return Output(self.job, Disk())
+
     def require_possible(self) -> None:
         """Refuse what the job itself would refuse once it runs, as far as that is known in advance.
 
@@ -99,7 +103,7 @@ class PlannedJob:
             OutputError: the job would raise it.
             WeightsError: a file cannot be downloaded with the packages that are here.
         """
-        Output(self.job, Disk()).require_possible()
+        self._output.require_possible()
         if self.origin.repository is not None:
             require_transferable(self.origin.repository, self.to_fetch)
 
@@ -108,7 +112,7 @@ class PlannedJob:
         """Shards that are still to be made."""
         if self.damaged:
             return tuple(shard for shard in self.plan.shards if shard.file in self.damaged)
-        finished = Output(self.job, Disk()).finished()
+        finished = self._output.finished()
         return tuple(shard for shard in self.plan.shards if shard.file not in finished)
 
     @cached_property
@@ -129,24 +133,25 @@ class PlannedJob:
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
         """What must fit on each disk, less what is freed or overwritten of an earlier run's files."""
-        output_bytes = sum(shard.nbytes for shard in self.unfinished) + self.origin.small_bytes + _DOCUMENT_BYTES
-        directory, left = partial_directory(self.target), {*Output(self.job, Disk()).dropped()}
-        if directory not in left:  # the job continues, and overwrites what it was writing
-            left |= {directory / (shard.file + PARTIAL) for shard in self.unfinished}
-            left |= set(self._begun()) if self.streams else set()
-        cache = []
-        if self.streams:
-            output_bytes += max(self.to_fetch.values(), default=0)
-        elif self.to_fetch:
-            cache = [(paths.hub_cache_dir(), sum(self.to_fetch.values()))]
-        return mounts([(self.target, max(0, output_bytes - sum(map(freed_by, left)))), *cache])
+        written = sum(shard.nbytes for shard in self.unfinished) + self.origin.small_bytes + _DOCUMENT_BYTES
+        if self.streams:  # one file at a time
+            written += max(self.to_fetch.values(), default=0)
+        needs = [(self.target, max(0, written - sum(map(freed_by, self._left()))))]
+        if self.to_fetch and not self.streams:
+            needs.append((paths.hub_cache_dir(), sum(self.to_fetch.values())))
+        return mounts(needs)
 
-    def _begun(self) -> Iterator[Path]:
-        """Files in the scratch folder from which the download continues, if an earlier run has left them there."""
-        for name in self.to_fetch:
-            yield self.scratch / name
-            if self.origin.repository is not None and (sha256 := self.origin.repository.files[name].sha256):
-                yield unfinished_file(self.scratch, sha256)
+    def _left(self) -> set[Path]:
+        """What an earlier run has left that this one deletes or overwrites."""
+        directory, left = partial_directory(self.target), {*self._output.dropped()}
+        if directory in left:  # another job's
+            return left
+        left |= {directory / (shard.file + PARTIAL) for shard in self.unfinished}
+        if self.streams and self.origin.repository is not None:  # downloads go on from these
+            files = [self.origin.repository.files[name] for name in self.to_fetch]
+            left |= {self.scratch / file.name for file in files}
+            left |= {unfinished_file(self.scratch, file.sha256) for file in files if file.sha256}
+        return left
 
     def summary(self) -> PlanSummary:
         """The plan to be shown."""
@@ -268,13 +273,13 @@ def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> s
     if gpu is None or _fits(plan, config, gpu):
         return None
     tensors = [tensor.source for tensor in plan.tensors]
-    others = []
+    fitting = []
     for recipe in RECIPES.values():
         with suppress(RecipeError):  # not every width suits every recipe
-            others.append(describe_plan(recipe, tensors))
-    others.sort(key=lambda other: -other.stored_bytes)
-    fitting = (other for other in others if _fits(other, config, gpu))
-    return next((other.recipe.name for other in fitting), None)
+            other = describe_plan(recipe, tensors)
+            fitting += [other] if _fits(other, config, gpu) else []
+    largest = max(fitting, key=lambda other: other.stored_bytes, default=None)
+    return None if largest is None else largest.recipe.name
 
 
 def _fits(plan: Plan, config: Mapping[str, object], gpu: Gpu) -> bool:
