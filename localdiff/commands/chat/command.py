@@ -147,7 +147,7 @@ def _greet(state: ChatState, identity: ModelIdentity, opened: Opened) -> None:
         state.say(f"{line} {user_output.stderr.dot()} /help lists keys and commands", DIM)
     if opened.damage is not None and opened.session.name is not None:
         user_output.warning(damage_line(opened.session.name, opened))
-    if user_output.notes and opened.session.turns:
+    if user_output.notes and opened.session.name is not None:  # a new one too: the name may be a slip
         state.say(opened_line(opened.session))
 
 

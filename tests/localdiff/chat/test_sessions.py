@@ -27,6 +27,12 @@ def test_turns_are_saved_as_they_come_and_gone_on_with(room: Room) -> None:
     assert len(list(room.sessions.iterdir())) == 1
 
 
+def test_a_name_that_begins_a_session_is_said(room: Room) -> None:
+    room("First", session="plans")
+    assert "\nSession `palns`, no turns yet.\n>>> Second\n" in room("Second", session="palns")
+    assert "Session" not in room("/set").partition(">>>")[0]
+
+
 def test_undo_and_the_system_prompt_are_saved_too(room: Room) -> None:
     room("First", "Second", "/undo", "/system Brief.")
     room("Third", resume=True)
