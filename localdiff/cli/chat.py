@@ -35,6 +35,9 @@ def chat_command(
         str | None,
         typer.Option(metavar="NAME", help="Continue the session of this name, or start it.", rich_help_panel=_SESSION),
     ] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the saved sessions, and start no chat.", rich_help_panel=_SESSION)
+    ] = False,
     no_history: Annotated[
         bool,
         typer.Option(
@@ -79,13 +82,15 @@ def chat_command(
     keys and commands.
     """
     from localdiff.chat.settings import DisplaySettings
-    from localdiff.commands.chat.command import chat
+    from localdiff.commands.chat.command import chat, list_sessions
     from localdiff.commands.chat.request import TYPED, ChatRequest
     from localdiff.commands.live import LiveOptions
     from localdiff.commands.model_choice import ModelChoice
     from localdiff.commands.record import RecordOptions
 
     streams = decide_streams(context, color)
+    if list_:
+        return list_sessions(streams)
     preferred = live_setting(context)
     request = ChatRequest(
         options=GenerateOptions(**asdict(answer), record_top_k=record_top_k),

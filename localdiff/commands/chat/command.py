@@ -20,7 +20,7 @@ from localdiff.chat.reply_runner import ReplyRunner
 from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened
 from localdiff.chat.session_store import SessionStore
-from localdiff.chat.session_text import damage_line, opened_line, saved_line
+from localdiff.chat.session_text import damage_line, opened_line, saved_line, sessions_table
 from localdiff.chat.settings import SESSION, ChatSettings
 from localdiff.chat.state import ChatState
 from localdiff.commands.chat.request import ChatRequest, continued, remember, remembered, session_of, thinking_of
@@ -66,6 +66,21 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None) -> int
     streams = Streams.of(output, stdin)
     with trace_file(request.record, streams.user_output) as trace:
         return _talk(request, streams, trace)
+
+
+def list_sessions(output: Output) -> int:
+    """Print a table of all saved sessions, the latest first, on stdout; returns 0.
+
+    Raises:
+        ResourceError: the folder of sessions cannot be read.
+    """
+    store = SessionStore(paths.state_dir() / "sessions")
+    table = sessions_table(store, current=None, max_rows=None, width=output.stdout.room) + "\n"
+    if store.entries():
+        output.stdout.write(table)
+    else:  # not a row for a program that reads the table
+        output.stderr.write(table)
+    return 0
 
 
 def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None) -> int:

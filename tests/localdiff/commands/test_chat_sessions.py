@@ -115,3 +115,18 @@ def test_a_session_that_was_named_and_cannot_be_read_is_an_error(cli: Cli, loadi
     done = cli("chat", "--session", "empty", stdin=b"Hi\n")
     assert done.code == 2
     assert done.stderr.endswith(f"hint: look at `{sessions}/empty.jsonl`\n")
+
+
+def test_sessions_are_listed_without_a_model(cli: Cli, loading: Loading, sessions: Path) -> None:
+    empty = cli("chat", "--list")
+    assert (empty.code, empty.stdout, empty.stderr) == (0, "", "Nothing is saved yet.\n")
+    for number, name in enumerate(("plans", "more-plans")):
+        cli("chat", "--session", name, stdin=b"Hi\n" * (number + 1))
+        os.utime(sessions / f"{name}.jsonl", (number, number))
+    loading.error = AssertionError
+    listed = cli("chat", "--list")
+    assert (listed.code, listed.stderr) == (0, "")
+    assert [(line.split()[0], line.split()[3:]) for line in listed.stdout.splitlines()] == [
+        ("more-plans", ["2", "turns", "Hi"]),
+        ("plans", ["1", "turn", "Hi"]),
+    ]
