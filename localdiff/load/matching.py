@@ -17,6 +17,7 @@ _VISION = ("model.encoder.vision_tower.", "model.encoder.embed_vision.")
 _TIED = {"lm_head.weight": "embed_tokens.weight"}
 _SHOWN = 5
 _MISMATCH = "the weights and `config.json` do not belong together"
+_BARE = "they are there without `model.`: save the whole `DiffusionGemmaForBlockDiffusion`, not its `.model` alone"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,9 @@ def match_tensors(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) 
     """
     model_shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     source_of = {name: checkpoint_name(name) for name in model_shapes}
-    _refuse("lacks", sorted(set(source_of.values()) - set(shapes)), _MISMATCH)
+    missing = sorted(set(source_of.values()) - set(shapes))
+    is_bare = all(name.removeprefix("model.") in shapes for name in missing)
+    _refuse("lacks", missing, _BARE if is_bare else _MISMATCH)
     for name, source in source_of.items():
         if shapes[source] != model_shapes[name]:
             have, want = list(shapes[source]), list(model_shapes[name])

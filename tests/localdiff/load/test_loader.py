@@ -221,6 +221,16 @@ def test_weights_in_a_form_of_another_program_are_said_to_be(
         raise caught.__cause__ or caught
 
 
+def test_the_network_without_its_head_is_said_to_be(edited: Callable[..., Path]) -> None:
+    """`model.model.save_pretrained` of a fine-tune; its configuration is right."""
+
+    def strip(held: Tensors) -> None:
+        for name in list(held):
+            held[name.removeprefix("model.")] = held.pop(name)
+
+    assert "they are there without `model.`" in str(refusal(edited(strip)).hint)
+
+
 def test_a_head_of_another_shape_is_not_a_tied_copy(edited: Callable[..., Path]) -> None:
     def add(held: Tensors) -> None:
         held["lm_head.weight"] = torch.ones(SPEC.vocab + 1, SPEC.hidden)
