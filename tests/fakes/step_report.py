@@ -21,12 +21,19 @@ def _places(subject: Subject, outside: float) -> dict[Place, float]:
 
 
 @cache
-def report(layers: int = ALL_LAYERS, slow_layer: int | None = None, *, is_fused: bool = False) -> Report:
+def report(
+    layers: int = ALL_LAYERS,
+    slow_layer: int | None = None,
+    *,
+    is_fused: bool = False,
+    prefills: tuple[float, ...] = (2.0,),
+) -> Report:
     """A report on a small model that was built with that many of its layers.
 
     Args:
         slow_layer: a layer whose dense MLP takes five seconds longer.
         is_fused: whether there is a time for a step that also commits the previous block.
+        prefills: seconds of the context, each time that it was read.
     """
     subject = small_subject(layers=layers)
     slow: dict[Place, float] = {} if slow_layer is None else {("dense MLP", slow_layer): 5.01}
@@ -42,7 +49,7 @@ def report(layers: int = ALL_LAYERS, slow_layer: int | None = None, *, is_fused:
     fused = Passes(seconds=(1.6, 9.0, 1.5), places=_places(subject, 0.4)) if is_fused else None
     return make_report(
         subject,
-        Timings(prefill=2.0, steps=steps, commits=commits, fused=fused),
+        Timings(prefills=prefills, steps=steps, commits=commits, fused=fused),
         CEILINGS,
         {"experts": "a path"},
         MEMORY,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from localdiff.bench.step.ceilings import Ceilings
@@ -47,6 +47,8 @@ class Report:
         step: median of a denoise step, with the 10th and 90th percentile.
         commit: median of a commit pass.
         fused: median of a first step that also commits the block before; None where a run has separate commit passes.
+        prefill: median of the times that the whole context took, with the 10th and 90th percentile.
+        prefills: how many these were.
         parts: in the order of `PARTS`; they are those of another step, the median one of `CLOCKED` that the clock of
             parts slowed down.
         commit_work: the least work of a commit pass; `commit_floor` the seconds that it takes at best.
@@ -63,6 +65,8 @@ class Report:
     commit: float
     fused: float | None
     prefill: float
+    prefill_percentiles: tuple[float, float]
+    prefills: int
     parts: tuple[PartFigures, ...]
     commit_work: Work
     commit_floor: float
@@ -133,9 +137,6 @@ def make_report(
         experts_hit=steps.experts_hit,
     )
     commit_work = replace(canvas_pass, is_canvas=False).work()
-    # A single step has no deciles; the same step twice has its own time as each of them.
-    several = steps.seconds if len(steps.seconds) > 1 else 2 * steps.seconds
-    deciles = statistics.quantiles(several, n=10, method="inclusive")
     return Report(
         subject=subject,
         hardware=hardware,
@@ -143,17 +144,27 @@ def make_report(
         context=context,
         measured=steps,
         step=statistics.median(steps.seconds) * step_factor,
-        step_percentiles=(deciles[0] * step_factor, deciles[-1] * step_factor),
+        step_percentiles=_percentiles(steps.seconds, step_factor),
         first_step=steps.first * step_factor,
         commit=statistics.median(commits.seconds) * commit_factor,
         fused=None if fused_steps is None else statistics.median(fused_steps.seconds) * factor(fused_steps.places),
-        prefill=timings.prefill * commit_factor,
+        prefill=statistics.median(timings.prefills) * commit_factor,
+        prefill_percentiles=_percentiles(timings.prefills, commit_factor),
+        prefills=len(timings.prefills),
         parts=_parts(of_all_layers(steps.places), canvas_pass.work(), ceilings, paths),
         commit_work=sum(commit_work.values(), Work()),
         commit_floor=sum(_floor(place, work, ceilings) for place, work in commit_work.items()),
         ceilings=ceilings,
         memory=memory,
     )
+
+
+def _percentiles(seconds: Sequence[float], factor: float) -> tuple[float, float]:
+    """The 10th and the 90th percentile, times a factor."""
+    # A single time has no deciles; the same time twice has itself as each of them.
+    several = seconds if len(seconds) > 1 else [*seconds, *seconds]
+    deciles = statistics.quantiles(several, n=10, method="inclusive")
+    return deciles[0] * factor, deciles[-1] * factor
 
 
 def _parts(

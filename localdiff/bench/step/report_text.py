@@ -91,9 +91,8 @@ def _below(report: Report) -> Iterator[str]:
 
 def _totals(report: Report) -> Iterator[str]:
     subject = report.subject
-    low, high = report.step_percentiles
     yield (
-        f"denoise step  {_ms(report.step)} ms (10th percentile {_ms(low)}, 90th {_ms(high)}), "
+        f"denoise step  {_ms(report.step)} ms ({_spread(report.step_percentiles)}), "
         f"{report.step / report.floor:,.1f} times the floor of {_ms(report.floor)} ms"
     )
     yield (
@@ -115,9 +114,10 @@ def _totals(report: Report) -> Iterator[str]:
         )
     commit = "commit pass" if report.fused is None else "fused step"
     yield f"tok/s         {_rates(report.tokens_per_second)}, {commit} included"
+    often = "once" if report.prefills == 1 else f"{report.prefills} times; {_spread(report.prefill_percentiles)}"
     yield (
-        f"prefill       {_rate(report.prefill_rate)} tok/s, {report.prefill:.2f} s for "
-        f"{counted(report.context, 'token')}"
+        f"prefill       {_rate(report.prefill_rate)} tok/s: {_ms(report.prefill)} ms for "
+        f"{counted(report.context, 'token')} (timed {often})"
     )
     yield f"memory        {_memory(report)}"
     yield f"load          {subject.load_seconds:.1f} s, then {report.first_step:.2f} s for the first step"
@@ -180,7 +180,10 @@ def json_line(report: Report, command: str) -> str:
         "parts_steps": CLOCKED,
         "ceilings": {"copied_bytes_per_s": report.ceilings.copy_rate, "operations_per_s": report.ceilings.products},
         "tok_per_s": {str(count): rate for count, rate in report.tokens_per_second.items()},
+        "prefills_timed": report.prefills,
         "prefill_seconds": report.prefill,
+        "prefill_seconds_p10": report.prefill_percentiles[0],
+        "prefill_seconds_p90": report.prefill_percentiles[1],
         "prefill_tok_per_s": report.prefill_rate,
         "peak_bytes": report.memory.peak,
         "anonymous_bytes": report.memory.anonymous,
@@ -242,6 +245,11 @@ def _memory(report: Report) -> str:
     if memory.anonymous is not None and memory.mapped is not None:
         phrases.append(f"at the end {shown_size(memory.anonymous)} of its own and {shown_size(memory.mapped)} mapped")
     return ", ".join(phrases)
+
+
+def _spread(percentiles: tuple[float, float]) -> str:
+    low, high = percentiles
+    return f"10th percentile {_ms(low)}, 90th {_ms(high)}"
 
 
 def _ms(seconds: float) -> str:

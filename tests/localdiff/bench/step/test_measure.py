@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from localdiff.bench.step import measure
-from localdiff.bench.step.measure import CLOCKED, COMMITS, WARM_UP, Stopwatch, _median_pass
+from localdiff.bench.step.measure import CLOCKED, COMMITS, PREFILLS, WARM_UP, Stopwatch, _median_pass
 from localdiff.bench.step.parts import PARTS, Place
 from localdiff.bench.step.report_text import table
 from localdiff.bench.step.run import run
@@ -68,9 +68,36 @@ def test_context_longer_than_a_window_and_a_chunk(monkeypatch: pytest.MonkeyPatc
     timings = stopwatch.measure(1)
     assert [line for line in told if line.startswith("prefill")] == [
         f"prefill, {start} of 20 tokens" for start in (0, 8, 16)
-    ]
-    assert len(timings.steps.seconds) == 1
+    ] * (PREFILLS + 1)
+    assert len(timings.prefills) == PREFILLS and len(timings.steps.seconds) == 1
     assert stopwatch.cache.length == 20
+
+
+@pytest.mark.parametrize(
+    ("took", "counted"),
+    [
+        ([9.0], [9.0]),
+        ([3.0, 2.5], [3.0, 2.5]),
+        ([3.0, 1.0, 1.5], [1.0, 1.5]),
+        ([0.4] + [0.2] * PREFILLS, [0.2] * PREFILLS),
+    ],
+)
+def test_a_context_is_read_several_times_where_that_takes_seconds(
+    monkeypatch: pytest.MonkeyPatch, took: list[float], counted: list[float]
+) -> None:
+    """A single time says nothing about its spread; and the first on a GPU comes after it had waited for a compiler."""
+    stopwatch = Stopwatch(small_subject(), context=16)
+    times, before = iter(took), list[int]()
+
+    def timed(work: Callable[[], None]) -> float:
+        before.append(stopwatch.cache.length)
+        work()
+        return next(times)
+
+    monkeypatch.setattr(stopwatch, "_seconds_of", timed)
+    assert stopwatch._prefills() == tuple(counted)
+    assert before == [0] * len(took), "each is read into an empty cache"
+    assert stopwatch.cache.length == 16 and next(times, None) is None
 
 
 def test_every_number_of_rows_is_warmed_up_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:

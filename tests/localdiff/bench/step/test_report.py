@@ -58,6 +58,21 @@ def test_what_a_block_is_reckoned_from_is_said() -> None:
     assert (values["fused_step_seconds"], values["commit_seconds"]) == pytest.approx((1.6, 0.6))
 
 
+def test_a_prompt_has_the_median_of_its_times_and_their_spread() -> None:
+    several = report(prefills=(2.0, 2.2, 2.4, 2.6, 9.0))
+    assert several.prefill == pytest.approx(2.4) and several.prefill_rate == pytest.approx(16 / 2.4)
+    words = "prefill       6.67 tok/s: 2,400 ms for 16 tokens (timed 5 times; 10th percentile 2,080, 90th 6,440)"
+    assert words in table(several)
+    values = json.loads(json_line(several, "localdiff bench step"))
+    names = ("prefills_timed", "prefill_seconds", "prefill_seconds_p10", "prefill_seconds_p90")
+    assert [values[name] for name in names] == pytest.approx([5, 2.4, 2.08, 6.44])
+    assert "prefill       8 tok/s: 2,000 ms for 16 tokens (timed once)" in table(report())
+    cut = report(layers=4, prefills=(2.0, 2.2, 2.4, 2.6, 9.0))
+    longer = ALL_LAYERS / 4
+    assert cut.prefill == pytest.approx(2.4 * longer)
+    assert cut.prefill_percentiles == pytest.approx((2.08 * longer, 6.44 * longer))
+
+
 def test_the_version_of_triton_is_that_of_kernels_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Triton compiles the kernels: another version may make them slower, or wrong."""
     on_cpu = report()
