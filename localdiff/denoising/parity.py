@@ -7,6 +7,7 @@ Shape letters: N rows, H query heads, K key-value heads, d head size, E experts,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -23,9 +24,12 @@ from localdiff.kernels.decision_layout import (
     ARGMAX,
     BOUND,
     CONFIDENCE,
+    CONFIDENT,
     CONTROLS,
     ENTROPY,
+    FINITE,
     HEADER,
+    MEAN_ENTROPY,
     PROBABILITY,
     ROWS,
     RULE,
@@ -33,7 +37,9 @@ from localdiff.kernels.decision_layout import (
     SAMPLED,
     SHOWN,
     STABILITY,
+    STABLE,
     STEP,
+    STOP,
     TEMPERATURE,
     bits_of,
 )
@@ -300,26 +306,35 @@ class _Parity:
         inputs = StepBuffers(canvas, 1, self._dtype, self._device).inputs
         uniforms = self._uniform(canvas)
         inputs[CONTROLS:] = torch.cat((uniforms.view(torch.int32), self._ids(canvas).int()))
-        inputs[TEMPERATURE], inputs[STABILITY], inputs[RULE], inputs[STEP] = bits_of(0.9), 1, RULES["both"], 2
-        inputs[BOUND], inputs[CONFIDENCE] = bits_of(canvas / 2), bits_of(1e-3)
+        inputs[TEMPERATURE], inputs[STABILITY], inputs[RULE], inputs[STEP] = bits_of(0.9), 1, RULES["confident"], 2
+        inputs[BOUND], inputs[CONFIDENCE] = (
+            bits_of(canvas / 2),
+            bits_of(math.log(config.vocab_size)),
+        )  # so that it stops
         old = self._ids(canvas)
 
-        def read(how: ReadAndDecide) -> tuple[tuple[Tensor, ...], Tensor]:
+        def read(how: ReadAndDecide) -> tuple[tuple[Tensor, ...], Tensor, list[int]]:
             buffers, copy = StepBuffers(canvas, 1, self._dtype, self._device), logits.clone()
             buffers.inputs.copy_(inputs)
             buffers.canvas.copy_(old)
             normalizer = how(copy, buffers, softcap=config.softcap, sampled=True, as_probabilities=as_probabilities)
             rows = buffers.outcome[HEADER:].view(ROWS, canvas)
-            statistics = tuple(rows[place].view(torch.float32) for place in (PROBABILITY, ENTROPY))
+            mean_entropy = buffers.outcome[MEAN_ENTROPY : MEAN_ENTROPY + 1]
+            statistics = (one.view(torch.float32) for one in (rows[PROBABILITY], rows[ENTROPY], mean_entropy))
+            flags = buffers.outcome[[STABLE, CONFIDENT, STOP, FINITE]]
             decisions = (rows[place] for place in (ARGMAX, ACCEPTED, SAMPLED, SHOWN))
             return (
                 (copy[-_KEPT:].clone(), normalizer, *statistics),
                 torch.stack((*decisions, buffers.canvas.int())),
+                flags.tolist(),
             )
 
-        right, decided = read(read_through_torch)
+        right, decided, flags = read(read_through_torch)
         self._compare("statistics of logits", lambda: read(read_through_triton)[0], right)
-        assert_decided_alike(read(read_through_triton)[1], decided)
+        _, found, found_flags = read(read_through_triton)
+        assert_decided_alike(found, decided)
+        if found_flags != flags:
+            raise ParityError("decision of a step: its flags, such as whether to stop, differ from the plain path's")
 
     def try_sparse_soft(self) -> None:
         """Self-conditioning over the probable ids, of a few rows, against the same sum through torch."""

@@ -24,7 +24,7 @@ from quant.cuda.decode import DecodedLinear
 from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts, can_group
 from quant.cuda.linear import CudaLinear, can_multiply
-from quant.cuda.parity import Expectation, Present, plain_calls
+from quant.cuda.parity import LARGEST, LARGEST_INT8, Expectation, Present, plain_calls
 from quant.cuda.support import triton_version, why_unsupported
 from quant.cuda.switches import DENSE, EXPERTS, activations_of, check_switches, is_plain
 from quant.cuda.tiles import Activations
@@ -131,6 +131,7 @@ def use_cuda_modules(
                 part=fast.part,
                 name=f"{path} ({fast.path})",
                 device=part.device,
+                largest=LARGEST_INT8 if rounds_activations(fast) else LARGEST,
                 present=part.present,
             )
             expectations.setdefault(format_, [expected(fast=fast, call=call) for call in calls])
@@ -146,7 +147,7 @@ def use_cuda_modules(
 
 
 def rounds_activations(model: nn.Module) -> bool:
-    """Whether any module of a model rounds its inputs to int8."""
+    """Whether any module of a model, or the model as one module, rounds its inputs to int8."""
     return "a8" in activations_of_codes(model)
 
 

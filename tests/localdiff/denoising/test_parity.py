@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,19 @@ from localdiff.denoising import StepPath, parity
 from localdiff.denoising.static import reading
 from localdiff.diffusion.reading import LogitStatistics
 from localdiff.kernels.decision import StepBuffers
-from localdiff.kernels.decision_layout import ACCEPTED, ARGMAX, HEADER, ROWS, SAMPLED, SHOWN
+from localdiff.kernels.decision_layout import (
+    ACCEPTED,
+    ARGMAX,
+    CONFIDENT,
+    FINITE,
+    HEADER,
+    MEAN_ENTROPY,
+    ROWS,
+    SAMPLED,
+    SHOWN,
+    STABLE,
+    STOP,
+)
 from localdiff.model import attention
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.fused_layer_ops import FusedLayerOps
@@ -265,6 +278,46 @@ def test_a_wrong_row_of_an_event_is_noticed(place: int, model: DiffusionGemma, m
     only({"statistics of logits"}, monkeypatch)
     monkeypatch.setattr(reading, "decide", told_wrongly)
     with pytest.raises(ParityError, match="^decision of a step: 100% of the ids differ"):
+        step_parity(model, READING)
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        (STABLE, "^decision of a step: its flags, "),
+        (CONFIDENT, "^decision of a step: its flags, "),
+        (STOP, "^decision of a step: its flags, "),
+        (FINITE, "^decision of a step: its flags, "),
+        (MEAN_ENTROPY, "^statistics of logits: "),
+    ],
+)
+def test_a_wrong_number_of_the_header_is_noticed(
+    place: int, told: str, model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = reading.decide
+
+    def told_wrongly(stats: LogitStatistics, buffers: StepBuffers) -> None:
+        right(stats, buffers)
+        buffers.outcome[place] = 1 - buffers.outcome[place]
+
+    only({"statistics of logits"}, monkeypatch)
+    monkeypatch.setattr(reading, "decide", told_wrongly)
+    with pytest.raises(ParityError, match=told):
+        step_parity(model, READING)
+
+
+def test_entropies_that_are_all_a_little_too_high_are_noticed(
+    model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = reading.statistics
+
+    def higher(logits: Tensor, **options: Any) -> LogitStatistics:
+        found = right(logits, **options)
+        return replace(found, entropy=found.entropy * 1.05)
+
+    only({"statistics of logits"}, monkeypatch)
+    monkeypatch.setattr(reading, "statistics", higher)
+    with pytest.raises(ParityError, match=r"^statistics of logits: .* by 5\.\d% of their norm"):
         step_parity(model, READING)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import pytest
 import torch
@@ -181,6 +182,26 @@ def test_every_result_counts() -> None:
     with pytest.raises(ParityError):
         assert_parity("x", lambda: (some, other + 9e9), (some, other))
     assert assert_parity("x", lambda: (some, other * 1.001), (some, other)) == pytest.approx(0.001, rel=1e-2)
+
+
+def test_what_is_wrong_by_little_everywhere_is_noticed() -> None:
+    """Numbers that each may be off by more: a wrong scale, or a bias."""
+    for found in (EXPECTED * 1.03, EXPECTED + 0.03 * EXPECTED.std(dim=0)):
+        with pytest.raises(ParityError, match=r"x: numbers differ .* by 3\.\d% of their norm"):
+            parity_of(found)
+        assert assert_parity("x", lambda found=found: (found,), (EXPECTED,), parity.LARGEST_INT8) > 0.025
+
+
+@needs_triton
+def test_a_wrong_scale_is_noticed_by_what_rounds_activations_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for activations, factor in (("a16", 1.03), ("a8", 1.06)):
+        with monkeypatch.context() as patched:
+            patched.setenv("LOCALDIFF_CUDA_DENSE", activations)
+            one = expectations("int8", torch.float32, patched)[0]
+            assert one.check() < 0.01 or activations == "a8"
+            scaled = replace(one, call=replace(one.call, expected=one.call.expected * factor))
+            with pytest.raises(ParityError, match="of their norm"):
+                scaled.check()
 
 
 def test_another_shape_is_noticed() -> None:
