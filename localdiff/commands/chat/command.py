@@ -7,6 +7,7 @@ in the request itself are found before a model is loaded.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -29,7 +30,7 @@ from localdiff.commands.chat.trace import RecordableChatModel, ReplyTraces
 from localdiff.commands.live import live_view, mode_of
 from localdiff.commands.loading import Loading
 from localdiff.commands.record import TraceFile, trace_file
-from localdiff.errors import UsageError
+from localdiff.errors import ResourceError, UsageError
 from localdiff.identity import ModelIdentity, shown_model, shown_weights
 from localdiff.options import GenerateOptions
 from localdiff.ui.live import LiveView
@@ -105,12 +106,20 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None) -> in
         _greet(state, model.engine.identity, opened)
         try:
             Chat(state, reader).run()
+        except Exception:  # such as of a GPU that failed: what helps is to start again, and to continue there
+            with suppress(ResourceError, OSError):
+                _say_how_to_continue(state)
+            raise
         finally:
             if state.save_failed:
                 state.save(last=True)  # the disk may have space again
-    if user_output.notes and state.saves and state.session.turns and not state.save_failed:
-        state.say(saved_line(store, state.session))
+    _say_how_to_continue(state)
     return 0 if streams.typist else state.failure
+
+
+def _say_how_to_continue(state: ChatState) -> None:
+    if state.output.notes and state.saves and state.session.turns and not state.save_failed:
+        state.say(saved_line(state.store, state.session))
 
 
 def _chat_state(

@@ -14,6 +14,7 @@ import pytest
 from localdiff.chat.reply_runner import ReplyRunner
 from localdiff.chat.settings import DisplaySettings
 from localdiff.options import GenerateOptions
+from tests.fakes.chat_model import Said, ScriptedChatModel, said
 from tests.localdiff.chat.conftest import Room, disk_is_full
 
 THINKS = DisplaySettings(think="show")
@@ -205,6 +206,17 @@ def test_an_error_of_saving_is_shown_where_a_signal_ends_the_chat_in_a_reply(
     with pytest.raises(SystemExit):
         room("First", session="plans")
     assert room.paper.getvalue().count("error: the session cannot be saved: ") == 1
+
+
+@pytest.mark.parametrize("turns", [1, 0])
+def test_where_a_gpu_fails_it_is_said_how_to_continue_what_was_saved(room: Room, turns: int) -> None:
+    """The process cannot use that GPU any more, so that the chat ends."""
+    error = RuntimeError("CUDA error: an illegal memory access was encountered")
+    room.model = ScriptedChatModel(replies=[*[said("One.")] * turns, Said(blocks=(), error=error)])
+    with pytest.raises(RuntimeError) as raised:
+        room(*["First"] * turns, "Second", session="plans")
+    assert raised.value is error
+    assert room.paper.getvalue().count("Saved as `plans`; `localdiff chat -c` continues it.\n") == turns
 
 
 def test_somebody_who_types_is_told_again_at_the_end(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
