@@ -90,13 +90,6 @@ class ProgressDisplay:
     def _remove(self, name: str) -> None: ...
 
 
-class _Name(ProgressColumn):
-    """What is in progress, cut where there is no room for all of it and the figures."""
-
-    def render(self, task: Task) -> Text:
-        return Text(task.description, no_wrap=True, overflow="crop")
-
-
 class _Detail(ProgressColumn):
     """As many parts of the detail as there is room for."""
 
@@ -135,7 +128,7 @@ class Bars(ProgressDisplay):
 
     def _begin(self, name: str, amount: _Amount, *, whole: bool) -> None:
         label = name if whole else f"  {name}"
-        self._tasks[name] = self._bars.add_task(label, total=max(amount.total, 1), amount=amount, detail="")
+        self._tasks[name] = self._bars.add_task(label, total=amount.total, amount=amount, detail="")
 
     def _update(self, name: str, amount: _Amount, detail: str) -> None:
         self._bars.update(self._tasks[name], completed=amount.done, detail=detail)
@@ -154,7 +147,7 @@ class Lines(ProgressDisplay):
     def start(self, name: str, total: int, *, whole: bool = False) -> None:
         """See `ProgressDisplay`; single files have no lines."""
         if whole:
-            super().start(name, total, whole=True)
+            super().start(name, total)
 
     def note(self, text: str) -> None:
         """See `ProgressDisplay`."""
@@ -203,10 +196,10 @@ def _bars(stream: Stream, terminal: ProgressTerminal) -> Progress:
         file=terminal.file, force_terminal=True, no_color=not stream.color, color_system="standard", emoji=False
     )
     return Progress(
-        _Name(),
+        TextColumn("{task.description}", markup=False, table_column=Column(overflow="crop")),
         *([BarColumn(18 if stream.width >= WIDE else 8, table_column=_column())] if stream.width >= NARROW else []),
         # Recomputed whenever they are drawn, so that a stalled job does not keep its rate.
-        TextColumn("{task.fields[amount].figures}", markup=False, table_column=_column()),
+        TextColumn("{task.fields[amount].figures}", table_column=_column()),
         *([_Detail()] if stream.width >= DETAILED else []),
         console=console,
         transient=True,

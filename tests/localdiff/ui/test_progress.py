@@ -53,12 +53,22 @@ def test_bars_of_the_whole_and_of_each_file(clock: FakeClock, monkeypatch: pytes
         assert any(line.startswith("quantize") and "10.0/52.0 GB  909 MB/s  46s left" in line for line in lines), lines
         assert any("layers.9.experts" in line for line in lines)
         assert any(line.startswith("  model-00003.safetensors") and "2.5/5.0 GB" in line for line in lines)
-        bars.note("note: \x1b[31mthe connection broke\n off")
+        assert any(line.count("━") == 3 and "10.0/52.0 GB" in line for line in lines), "a fifth of 18 columns"
+        bars.note("note: \x1b[31mthe connection broke\n off :boom:")
         bars.end("model-00003.safetensors")
         bars._bars.refresh()
         assert not any("model-00003" in line for line in terminal.lines())
-    assert terminal.lines() == ["note: \\x1b[31mthe connection broke\\n off"]
+    assert terminal.lines() == ["note: \\x1b[31mthe connection broke\\n off :boom:"]
     assert "\x1b[31m" not in "".join(terminal.writes)
+
+
+def test_without_colour_there_is_none_and_a_note_is_broken_by_the_terminal_alone(clock: FakeClock) -> None:
+    terminal, note = FakeTerminal(40, 24), "a path that is copied whole: " + 9 * "/folder with blanks"
+    with progress_display(output(terminal, moving=True, width=40), clock=clock) as bars:
+        bars.start("fetch", GB, whole=True)
+        bars.note(note)
+    assert note in "".join(terminal.writes)
+    assert not re.search(r"\x1b\[[0-9;]*m", "".join(terminal.writes))
 
 
 def test_a_bar_that_stands_still_loses_its_rate_and_its_end(clock: FakeClock) -> None:

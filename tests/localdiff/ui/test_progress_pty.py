@@ -19,7 +19,8 @@ from tests.screens.processes import TIMEOUT, Terminal, terminal, with_jobs
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
 
 PROGRAM = """
-import resource, select, signal, sys
+import resource, select, signal, sys, threading
+from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import decide
 from localdiff.ui.progress import progress_display
 
@@ -28,10 +29,12 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 def line():
     while not select.select([sys.stdin], [], [], 0.1)[0]:
-        pass  # Python handles a signal that comes right before a read only after it, which may never end
+        if stop.is_set():  # Python handles a signal that comes right before a read only after it, which may never end
+            return "end"
     return input()
 
-with progress_display(decide()) as shown:
+stop = threading.Event()
+with cancel_on_interrupt(stop), progress_display(decide(), interrupted=stop.is_set) as shown:
     shown.start("whole", 10**9, whole=True)
     shown.start("part", 10**9)
     shown.show("whole", 10**8)
@@ -94,6 +97,16 @@ def test_what_was_typed_before_it_is_stopped_is_no_command_of_the_shell() -> Non
     run.wait_for("part")
     run.type(b"end\n")
     assert run.finish() == 0
+
+
+def test_what_was_typed_before_ctrl_c_is_no_command_of_the_shell() -> None:
+    run = play('"$@"; read -r line; echo "read <$line>"')
+    run.wait_for("part")
+    run.type(b"touch\x03")
+    run.wait_for("ended")
+    run.type(b"\n")
+    assert run.finish() == 0
+    assert run.lines()[-1] == "read <>"
 
 
 def test_in_the_background_the_screen_is_left_alone(tmp_path: Path) -> None:
