@@ -137,14 +137,17 @@ IMPORTING = f"""
 import os, signal, sys, time
 from localdiff.ui.interrupt import interruptible
 
-def press(_frame, event, called):
-    if event == "c_call" and called.__name__ == "_c10d_init":
-        sys.setprofile(None)
-        importing = os.getpid()
-        if os.fork() == 0:
-            time.sleep(0.003)
-            os.kill(importing, signal.SIGINT)
-            os._exit(0)
+callers, called_name, nth = [], sys.argv[1], int(sys.argv[2])
+
+def press(frame, event, called):
+    global nth
+    if event == "c_call" and called.__name__ == called_name:
+        callers.append(frame)
+    elif event == "call" and frame.f_back in callers:
+        nth -= 1
+        if nth == 0:
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
 
 sys.setprofile(press)
 try:
@@ -156,22 +159,28 @@ except KeyboardInterrupt:
 """
 
 
-def test_an_interrupt_while_torch_is_imported_does_not_abort_the_process() -> None:
-    """It used to, while torch set up `torch.distributed`: without a message, and with the terminal's echo left off."""
-    done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, env=environment(), cwd=ROOT)
+@pytest.mark.parametrize(
+    ("function", "nth"),
+    [("_c10d_init", 1), ("_dist_autograd_init", 1), ("_multiprocessing_init", 1), ("_autograd_init", 4)],
+)
+def test_an_interrupt_while_torch_is_imported_does_not_abort_the_process(function: str, nth: int) -> None:
+    """It used to, in Python's import system, which these functions of torch in C++ call: without a message, and with
+    the terminal's echo left off.
+    """
+    command = [sys.executable, "-c", IMPORTING, function, str(nth)]
+    done = subprocess.run(command, capture_output=True, env=environment(), cwd=ROOT)
     assert (done.returncode, done.stderr.decode()) == (130, "")
 
 
-def test_an_interrupt_in_what_torch_distributed_calls_waits_until_that_is_over() -> None:
-    """Torch's C code imports modules there, so the innermost frames may be those of Python's import system."""
+def test_an_interrupt_in_an_import_from_c_waits_until_that_is_over() -> None:
     went_on: list[bool] = []
 
-    def called_from_c() -> None:
+    def _lock_unlock_module() -> None:
         signal.raise_signal(signal.SIGINT)
         went_on.append(True)
 
     with pytest.raises(KeyboardInterrupt), interruptible():
-        exec("called_from_c()", {"__name__": "torch.distributed", "called_from_c": called_from_c})
+        _lock_unlock_module()
         time.sleep(TIMEOUT)
     assert went_on
 
