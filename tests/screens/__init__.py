@@ -1,6 +1,7 @@
 """What a user sees and types.
 
     processes       the command line as a process: in this one with captured streams, or on pipes and pseudo-terminals
+    answers         an answer of two lines, and what is said about it
     chats           chats on pseudo-terminals, with scripted replies
     forked          scripted commands as forks of a process that has them loaded
     terminal        a terminal in memory: what its screen shows and what is in the scrollback
