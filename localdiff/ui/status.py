@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from localdiff.quoting import printable
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.terminal import keeps_waiting
+from localdiff.view.columns import folded
 from localdiff.view.widths import clip, text_width
 
 # A terminal's echo of Ctrl-C comes after the line; clearing a little further removes it too.
@@ -81,15 +82,19 @@ def status_line(output: Output, *, shown: bool = True) -> Iterator[StatusLine]:
         last, said_at = "", 0.0
 
         def emit(self, record: logging.LogRecord) -> None:
-            text = f"{record.levelname.lower()}: {printable(record.getMessage())}"
+            text = printable(record.getMessage())
             is_again = text == self.last and record.created - self.said_at < _AGAIN
             self.last, self.said_at = text, record.created
             if not is_again:  # several threads ask the Hub at the same time
-                status.above(text)
+                say(record.levelname.lower(), text)
+
+    def say(label: str, text: str) -> None:
+        for line in folded(text, output.stderr.room, start=f"{label}: "):
+            status.above(line)
 
     def show(message: Warning | str, *_where: object, **_rest: object) -> None:
         if not output.quiet:
-            status.above(f"warning: {printable(str(message))}")
+            say("warning", printable(str(message)))
 
     logger, handler = logging.getLogger("localdiff"), Above()
     level, propagate = logger.level, logger.propagate

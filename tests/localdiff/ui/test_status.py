@@ -124,6 +124,16 @@ def test_warnings_are_above_the_line_and_it_is_gone_after_an_error() -> None:
     assert logging.getLogger("localdiff").handlers == []
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_long_warning_is_broken_between_words_as_an_error_is(terminal: bool) -> None:
+    output, paper = streams(terminal=terminal)
+    with status_line(output, shown=False):
+        logging.getLogger("localdiff.load").warning("a " + "word " * 20 + "`A=b c`")
+    assert paper.getvalue().count("\n") == 1 + terminal
+    assert max(map(len, paper.getvalue().splitlines())) <= (80 if terminal else 200)
+    assert "".join(paper.getvalue().splitlines()).replace(" ", "") == "warning:a" + "word" * 20 + "`A=bc`"
+
+
 @pytest.mark.parametrize(
     ("quiet", "terminal", "drawn"), [(False, True, True), (True, True, False), (False, False, False)]
 )
