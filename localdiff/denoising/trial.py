@@ -206,8 +206,13 @@ def _failure(error: Exception, part: Part | None, devices: Collection[torch.devi
     Raises:
         RuntimeError: the error, if it is no kernel's, or has left a device unusable.
     """
-    if is_out_of_memory(error) or not all(map(_still_works, devices)):
+    if is_out_of_memory(error):
         forget_unloaded_kernels()  # the next model may find room for them
+        raise error
+    if not all(map(_still_works, devices)):
+        if part is not None:
+            what = "the GPU failed while kernels of `%s` were compared; `%s=%s` leaves these kernels out"
+            _log.warning(what, part, PLAIN, switched_off(part))
         raise error
     return failure_of(error, part)
 

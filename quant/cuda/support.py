@@ -45,6 +45,9 @@ _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 _REFUSAL = re.compile(r"^ptxas\b.*?\b(?:fatal|error)\s*: (.+)$", re.MULTILINE)
 """What the assembler says, after the name of its input."""
 
+_ADVICE = ". Reducing block sizes"
+"""How advice begins that Triton adds for those who write kernels, where one takes more than a GPU has."""
+
 _failed: dict[torch.device, Unsupported] = {}
 """Devices that `exclude` has excluded, and why."""
 
@@ -200,8 +203,8 @@ def _unwritable_cache(error: OSError) -> Unsupported:
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of a message, and of an assembler's or a compiler's failure what it says further down."""
-    lines = (str(error).strip() or type(error).__name__).splitlines()
+    """The first line of a message, and of an assembler's or a compiler's failure the reason, which is further down."""
+    lines = (str(error).strip() or type(error).__name__).partition(_ADVICE)[0].splitlines()
     if (refusal := _REFUSAL.search(str(error))) is not None:
         return f"{lines[0]}: {refusal[1].strip()}"
     if len(lines) > 1 and lines[0].endswith(":"):  # a place in a kernel; its source and the reason follow

@@ -462,8 +462,13 @@ def test_a_gpu_that_computes_nothing_any_more_is_not_loaded_again(monkeypatch: p
     assert why_unsupported(card) is not None
 
 
-def test_of_a_model_on_several_gpus_each_must_compute_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An illegal access leaves the other GPU intact, and the model would be loaded again in vain."""
+def test_of_a_model_on_several_gpus_each_must_compute_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An illegal access leaves the other GPU intact, and the model would be loaded again in vain.
+
+    What was compared is named: without its kernels alone, the next model may be nearly as fast.
+    """
     card, other = torch.device("cuda", 0), torch.device("cuda", 1)
     error = RuntimeError("CUDA error: an illegal memory access was encountered")
 
@@ -480,6 +485,10 @@ def test_of_a_model_on_several_gpus_each_must_compute_on(monkeypatch: pytest.Mon
     with pytest.raises(RuntimeError) as raised:
         try_kernels(denoiser, card, expectations=[expectation])
     assert raised.value is error and why_unsupported(card) is None
+    assert caplog.messages == [
+        "the GPU failed while kernels of `experts` were compared; `LOCALDIFF_CUDA_PLAIN=experts` leaves these kernels "
+        "out"
+    ]
 
 
 def test_tiles_that_were_timed_on_a_further_gpu_may_be_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from collections.abc import Callable
@@ -126,6 +127,19 @@ def test_an_assembler_that_refuses_its_input_is_quoted_and_the_input_is_not(
     usual.get_ptxas_version.cache_clear()
     assert reason is not None and "failed with error code 1: Value 'sm_999' is not defined" in reason
     assert capfd.readouterr() == ("", "")
+
+
+def test_of_what_triton_raises_the_reason_is_quoted_and_no_advice_for_who_writes_kernels() -> None:
+    errors = pytest.importorskip("triton.runtime.errors")
+    compiler = pytest.importorskip("triton.compiler.errors")
+    source = "def kernel(x):\n    y = x\n"
+    too_large = errors.OutOfResources(150_000, 101_376, "shared memory")
+    refused = compiler.CompilationError(source, ast.parse(source).body[0], "no such name")
+    assert support.failure_of(too_large, "attention").reason == (
+        "a kernel of `attention` fails here (OutOfResources: out of resource: shared memory, Required: 150000, "
+        "Hardware limit: 101376)"
+    )
+    assert support.failure_of(refused).reason == "a kernel fails here (CompilationError: at 1:0: no such name)"
 
 
 def test_a_processor_has_no_kernels_to_try() -> None:
