@@ -129,7 +129,7 @@ def _usage(error: typer.TyperException) -> UsageError:
     if (parameter := getattr(error, "param", None)) is not None:
         name = max(parameter.opts, key=len)
         if not name.startswith("-"):
-            name = (parameter.metavar or name).strip("{}.")
+            name = parameter.metavar or name
         if (number := _no_number(error)) is not None:
             text, kind = number
             message = f"`{name} {text}` must be {kind}"
