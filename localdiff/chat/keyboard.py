@@ -38,7 +38,7 @@ from localdiff.chat.slash import CONTINUATION, PROMPT, as_typed, is_command, is_
 from localdiff.ui.region import ERASE_REGION
 
 _ANY_ROWS = 1_000_000
-# Why a prompt ended whose line goes on in the next one.
+# Why a prompt ended if its line goes on in a new one.
 _EDITED, _SUSPENDED, _RESUMED = object(), object(), object()
 
 
@@ -105,7 +105,7 @@ class KeyboardReader:
         app, buffer = self._session.app, self._session.default_buffer
         keys = [*get_typeahead(app.input), *_presses(self._ahead())]
         if text:
-            keys = _below(keys)
+            keys = _below_message(keys)
         line = Document(self._pastes.begin(text))
         while True:
             store_typeahead(app.input, keys)
@@ -281,7 +281,7 @@ def _presses(text: str) -> list[KeyPress]:
     return presses
 
 
-def _below(presses: list[KeyPress]) -> list[KeyPress]:
+def _below_message(presses: list[KeyPress]) -> list[KeyPress]:
     """Keys typed ahead, made to stand on lines of their own below a message that came back: no Enter among them sends.
 
     Keys that begin with an editing key, such as Ctrl-U, edit the message itself.
