@@ -18,9 +18,12 @@ from typing import TypeAlias
 IMPATIENCE = 2.0
 """Seconds within which a second Ctrl-C no longer waits for the run to stop."""
 
-_IMPORTS_FROM_C = "_lock_unlock_module"
-"""The Python code that runs where C code imports a module whose own import has not ended yet. If a handler raises an
-exception there, C++ code that sets up parts of torch while it is imported aborts the process, or crashes."""
+_ABORT = frozenset(
+    f"torch.{name}"
+    for name in ("autograd", "distributed", "distributed.autograd", "distributed.rpc", "jit", "multiprocessing")
+)
+"""Modules that call C++ to set up a part of torch while they are imported; it aborts the process, or crashes, if a
+handler raises an exception in that module or in what it calls, such as Python's own imports."""
 _SOON = 0.05
 """Seconds after which a signal that arrived there is tried again."""
 
@@ -72,7 +75,7 @@ def _noted(raised: list[BaseException]) -> Iterator[None]:
 def _noting(handler: Handler, raised: list[BaseException]) -> Handler:
     def handle(number: int, frame: FrameType | None) -> None:
         frames = () if frame is None else walk_stack(frame)
-        if any(each.f_code.co_name == _IMPORTS_FROM_C for each, _ in frames):
+        if any(each.f_globals.get("__name__") in _ABORT for each, _ in frames):
             again = threading.Timer(_SOON, _send, [number])
             again.daemon = True
             again.start()
