@@ -18,10 +18,7 @@ from typing import TypeAlias
 IMPATIENCE = 2.0
 """Seconds within which a second Ctrl-C no longer waits for the run to stop."""
 
-_ABORT = frozenset(
-    f"torch.{name}"
-    for name in ("autograd", "distributed", "distributed.autograd", "distributed.rpc", "jit", "multiprocessing")
-)
+_ABORT = {"torch.autograd", "torch.distributed", "torch.distributed.autograd", "torch.multiprocessing"}
 """Modules that call C++ to set up a part of torch while they are imported; it aborts the process, or crashes, if a
 handler raises an exception in that module or in what it calls, such as Python's own imports."""
 _SOON = 0.05
