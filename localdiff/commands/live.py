@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from localdiff.config import KEYS
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.ui.live import DEFAULT_FPS, LiveView
 from localdiff.ui.output import Color, Output, Stream
-from localdiff.ui.terminal import LiveOption, is_notebook_cell, moves_cursor
+from localdiff.ui.terminal import LiveOption, is_notebook_cell, moves_cursor, sends_keys
 from localdiff.ui.watch import Watch
 from localdiff.view.palette import Palette, PaletteName, resolve_palette
 from localdiff.view.pieces import Pieces
@@ -53,6 +53,13 @@ class LiveOptions:
     def option(self) -> LiveOption:
         """What was typed, or else set, or else auto."""
         return self.requested or self.preferred or "auto"
+
+
+def beside_pager(options: LiveOptions, output: Output) -> LiveOptions:
+    """The options, with the canvas off if stdout goes into a pager that fills the screen, unless it was asked for."""
+    if options.requested not in ("on", "line") and output.stdout.piped and sends_keys(output.stderr.file):
+        return replace(options, requested="off")
+    return options
 
 
 def mode_of(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from localdiff.commands.delivery import Delivery, takes
-from localdiff.commands.live import LiveMode, LiveOptions, leaves_screen, live_view, mode_of
+from localdiff.commands.live import LiveMode, LiveOptions, beside_pager, leaves_screen, live_view, mode_of
 from localdiff.commands.loading import Loading, hashing_shown_by
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
@@ -81,6 +81,7 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None) -> int:
         SystemExit, KeyboardInterrupt: a signal ended the run at once; what was finished has been kept.
     """
     _refuse_contradictions(request, output)
+    request = replace(request, live=beside_pager(request.live, output))
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
     waiting = partial(reading, output, shown=mode != "off")
     target = None if request.output is None else output_file(request.output, inputs=[request.file])

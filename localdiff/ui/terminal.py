@@ -10,10 +10,13 @@ import os
 import select
 import sys
 from collections.abc import Mapping
-from typing import BinaryIO, Literal, TextIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO, TypeAlias
 
 from localdiff.ui.console import is_terminal, understands_codes
 from localdiff.view.layout import Size
+
+if TYPE_CHECKING or sys.platform != "win32":
+    import termios
 
 LiveOption: TypeAlias = Literal["auto", "on", "off", "line"]
 
@@ -67,6 +70,19 @@ def is_in_background(stream: TextIO | BinaryIO) -> bool:
 def is_in_foreground(stream: TextIO | BinaryIO) -> bool:
     """Whether `stream` is this process's terminal, and in the hands of this job, which may change its settings."""
     return _is_ours(stream) is True
+
+
+def sends_keys(stream: TextIO) -> bool:
+    """Whether this job's terminal sends each key as it is pressed: another program, such as a pager, fills the screen.
+
+    Ask before this process has changed the terminal.
+    """
+    if sys.platform == "win32" or not is_in_foreground(stream):
+        return False
+    try:
+        return not termios.tcgetattr(stream.fileno())[3] & termios.ICANON
+    except (OSError, ValueError, termios.error):
+        return False
 
 
 def _is_ours(stream: TextIO | BinaryIO) -> bool | None:

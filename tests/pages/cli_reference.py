@@ -29,8 +29,9 @@ or file (`2>&1`), or on a terminal to which the reader of a pipe may print.
 | terminal | pipe or file | the answer | the model, the seed, one line per block, footer |
 | pipe or file | pipe or file | the answer by block, after `2>&1` by line | warnings; more with `-v` or `--stats` |
 
-Before a pager, use `--live off`: `localdiff run --live off "…" | less`. The pager has the screen then, and stderr gets
-no more than it does where it is a file.
+A pager has the screen for itself: where another program takes single keys from the terminal, as `less` does in
+`localdiff run "…" | less`, nothing is drawn, and stderr gets no more than it does where it is a file. `--live off` does
+this before any pipe, and is needed on Windows; `--live on` draws anyway.
 
 Piped input is added to the prompt after a blank line, whether the prompt is an argument or a file. In a shell loop that
 reads its own list from stdin, put `< /dev/null` after `localdiff run`; otherwise the rest of the list becomes part of

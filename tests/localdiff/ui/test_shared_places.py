@@ -61,6 +61,20 @@ def test_the_screen_is_left_to_a_pager(options: tuple[str, ...], shown: list[str
     assert [line for line in run.lines() if line and not line.startswith("model ")] == shown
 
 
+@pytest.mark.parametrize(("options", "left"), [((), True), (("--live", "auto"), True), (("--live", "on"), False)])
+def test_a_pager_that_takes_keys_from_the_terminal_has_the_screen(options: tuple[str, ...], left: bool) -> None:
+    under = ("sh", "-c", 'stty -icanon -echo; "$@" | cat > /dev/null', "sh")
+    run = terminal(*RUN, *options, script=SCRIPT, under=under, columns=100)
+    assert run.finish() == 0
+    assert (bytes(run.raw) == b"") is left, run.lines()
+
+
+def test_lines_typed_on_the_terminal_are_no_keys_of_a_pager() -> None:
+    run = terminal(*RUN, script=SCRIPT, under=("sh", "-c", '"$@" | cat > /dev/null', "sh"), columns=100)
+    assert run.finish() == 0
+    assert b"\x1b[?2026h" in run.raw, "the canvas was drawn"
+
+
 @pytest.mark.parametrize(
     ("options", "changes", "lines"),
     [
