@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from unittest import mock
 
 import pytest
@@ -23,7 +24,7 @@ from localdiff.denoising.static.cuda_graphs import _unmark_generator
 from localdiff.denoising.static.exchange import Exchange
 from localdiff.doctor.product import PRODUCTS, check_products
 from localdiff.doctor.torch_devices import check_devices, devices
-from localdiff.engine import Engine
+from localdiff.engine import Engine, opening
 from localdiff.errors import ResourceError
 from localdiff.events import BlockCommitted, DenoiseStep, Event
 from localdiff.identity import shown_weights
@@ -31,9 +32,12 @@ from localdiff.kernels.decision import StepBuffers
 from localdiff.load import kernels, open_weights, streaming
 from localdiff.load.devices import free_bytes
 from localdiff.load.skeleton import Skeleton
+from localdiff.model import attention
 from localdiff.options import GenerateOptions
 from quant.codecs import CODECS
+from quant.cuda import switches
 from quant.cuda.experts import CudaExperts
+from quant.cuda.fused_projections import StackedCudaLinear
 from quant.jobs.shard import _encode
 from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.checkpoints.quantized import quantize
@@ -183,6 +187,35 @@ def test_activations_are_rounded_where_they_are_asked_to_be(
     assert shown_weights(engine.identity) == "4bit weights, fp32 with int8 activations on cuda:0"
     turn = answered(engine.generate(PROMPT, replace(OPTIONS, max_tokens=8)), queue)
     assert len(turn.drafts) == 3 and len(turn.ids) == 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loads", [1, 2], ids=["in place", "loaded again"])
+def test_without_the_kernels_that_fail_while_a_model_loads_answers_are_the_same(
+    loads: int,
+    directory: Path,
+    expected: list[Turn],
+    queue: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fails(*_: object, **__: object) -> NoReturn:
+        raise RuntimeError("out of resource: shared memory")
+
+    made, load_model = list[object](), opening.load_model
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
+    monkeypatch.setattr(switches, "_given_up", set())
+    monkeypatch.setattr(attention, "attend_rows", fails)
+    monkeypatch.setattr(StackedCudaLinear, "gated", fails)
+    monkeypatch.setattr(opening, "load_model", lambda *a, **b: made.append(a) or load_model(*a, **b))
+    monkeypatch.setattr(opening, "release_cached_memory", gc.collect)
+    if loads > 1:
+        monkeypatch.setattr(CudaExperts, "gated", fails)
+    engine = Engine.load(directory, device="cuda", dtype="fp32", context_size=CONTEXT)
+    assert len(made) == loads and switches.given_up() == [*["experts"] * (loads - 1), "attention", "projections"]
+    assert len(caplog.messages) == loads + 2
+    assert str(engine.denoiser) == "dynamic step, commit fused"
+    assert without_waits(conversation(engine, queue, 1)) == without_waits(expected[:1])
 
 
 @pytest.mark.slow
