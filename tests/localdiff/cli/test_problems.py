@@ -147,6 +147,7 @@ def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str
     assert lines[0].startswith(f"error: {error}")
     assert not lines[0].endswith(".")
     assert lines[1].startswith(f"hint: {hint}")
+    assert lines[1].endswith("goes after `--`") == ("; a prompt" in hint)
 
 
 def test_a_model_of_this_machine_before_the_prompt_is_taken_for_one(

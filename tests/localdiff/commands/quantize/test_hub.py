@@ -344,11 +344,18 @@ def test_what_streaming_had_of_a_file_needs_no_space_when_it_goes_on(
     scratch = output.with_name("small-4bit.partial") / "source.partial"
     scratch.mkdir(parents=True)
     without, streamed = needed(), needed("--stream")
-    content = server.repositories["owner/small"].files[FIRST]
+    files = server.repositories["owner/small"].files
+    content = files[FIRST]
+    assert streamed - without == max(len(content), len(files[LAST])) != min(len(content), len(files[LAST]))
     for left, resumed in ((b"another", 0), (content, 200_000)):
         unfinished_file(scratch, hashlib.sha256(left).hexdigest()).write_bytes(content[:200_000])
         assert needed("--stream") == streamed - resumed, "what this job does not go on with takes its space to the end"
         assert needed() == without, "only streaming goes on with it"
+    (scratch / FIRST).write_bytes(content[:70_000])
+    (scratch.parent / f"{SHARDS[0]}.partial").write_bytes(content[:5_000])
+    assert needed() == without - 5_000, "what was being written is overwritten"
+    assert needed("--stream") == streamed - 275_000
+    (scratch / FIRST).unlink()
     result = cli("quantize", "owner/small", "--yes", "--stream", stdin=b"")
     assert (result.code, result.stdout) == (0, f"{output}\n")
     assert not scratch.parent.exists()
