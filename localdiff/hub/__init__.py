@@ -6,7 +6,7 @@
     large_file             a file that continues where an earlier process ended
     endpoint, reach        the Hub's client before its first request, and its variables; whether the Hub answers
     problems               what the Hub's client raises, as errors for users
-    retries                requests repeated while the Hub is busy or failing
+    retries                requests repeated while the Hub is busy or failing, downloads while the line is down
 
 The only package that imports `huggingface_hub`, and only inside functions. Knows names, sizes and hashes; knows nothing
 about what is in the files.

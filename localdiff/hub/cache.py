@@ -32,9 +32,8 @@ def linked_sha256(file: Path) -> str | None:
 def folder_of(repository: str) -> Path:
     """The cache's folder of a repository, with `blobs`, `snapshots` and `refs`."""
     from huggingface_hub import constants
-    from huggingface_hub.file_download import repo_folder_name
 
-    return Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=repository, repo_type="model"))
+    return Path(constants.HF_HUB_CACHE, "--".join(("models", *repository.split("/"))))
 
 
 def cached_path(repository: str, name: str, revision: str | None) -> Path | None:

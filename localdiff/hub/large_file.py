@@ -3,32 +3,34 @@
 The Hub's client writes each try into a file of its own, and deletes that file if the try fails. Here an incomplete file
 is named by the hash that it will have, in the folder of the cache where it will be. It gets its final name once it is
 complete, and the client finds it there.
+
+`hf_xet`, where it is installed, brings what it can, and plain HTTP the rest: no failure of `hf_xet` ends a download.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from localdiff.errors import WeightsError
-from localdiff.hub.cache import delete, folder_of, size_of, unfinished_file
+from localdiff.hub.cache import folder_of, size_of, unfinished_file
 from localdiff.hub.endpoint import US
-from localdiff.hub.problems import deleted, is_of_the_network
+from localdiff.hub.problems import deleted
 from quant.hashing import file_sha256
 
 if TYPE_CHECKING:
     from huggingface_hub import HfFileMetadata
-    from huggingface_hub.utils import XetFileData  # type: ignore[attr-defined]
 
 _log = logging.getLogger(__name__)
 
-OUTAGE_WAITS = (1.0, 5.0, 10.0, 20.0, 40.0, 80.0)
-"""Seconds before each retry after the connection broke; they start over once more of the file has arrived."""
+STALLED = 120.0
+"""Seconds without a byte from `hf_xet` after which plain HTTP takes over: some versions have waited for ever."""
 
 
 def xet_remedy() -> str | None:
@@ -37,6 +39,11 @@ def xet_remedy() -> str | None:
 
     steps = [] if find_spec("hf_xet") else ["`pip install hf-xet`"]
     return " and ".join([*steps, *(["unset `HF_HUB_DISABLE_XET`"] if constants.HF_HUB_DISABLE_XET else [])]) or None
+
+
+def damaged(repository: str, name: str) -> WeightsError:
+    """The error that a file is not the published one, and was deleted."""
+    return WeightsError(f"`{name}` of `{repository}` is damaged", deleted(name))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +72,8 @@ class LargeFile:
 
         Raises:
             WeightsError: the file is not the published one, and was deleted.
-            Exception: what the client raises if the Hub refuses the file, or `hf_xet` if it gives up.
+            OSError: the Hub sends another number of bytes, the connection broke off, or the disk is full.
+            Exception: what the client raises if the Hub refuses the file.
         """
         if self.directory is None:
             return self._fetch_into_cache()
@@ -80,23 +88,17 @@ class LargeFile:
 
         wanted: dict[str, Any] = {"repo_id": self.repository, "filename": self.name, "revision": self.revision}
         seen = hf_hub_download(**wanted, **US, dry_run=True)
-        asked = self._asked() if seen.will_download else None
-        # Some mirrors name stored files otherwise: the client would not find one by its SHA-256, so it fetches it.
-        by_client = asked is not None and asked.etag != self.sha256
-        if asked is not None and not by_client:
-            folder = folder_of(self.repository)
-            lock = folder.parent / ".locks" / folder.name / f"{self.sha256}.lock"  # the client's own
+        if seen.will_download:
+            asked, folder = self._asked(), folder_of(self.repository)
+            stored = asked.etag or self.sha256  # not the SHA-256 with some mirrors, and the client goes by it
+            lock = folder.parent / ".locks" / folder.name / f"{stored}.lock"  # the client's own
             lock.parent.mkdir(parents=True, exist_ok=True)
             # Without symlinks the client keeps files at their final paths, and would copy this one there.
             has_links = are_symlinks_supported(folder.parent)
-            place = folder / "blobs" / self.sha256 if has_links else Path(seen.local_path)
+            place = folder / "blobs" / stored if has_links else Path(seen.local_path)
             with WeakFileLock(lock):
                 self._fetch(asked, folder / "blobs", place)
-        path = Path(hf_hub_download(**wanted, **US, tqdm_class=self.bar))
-        if by_client and self.hashed and file_sha256(path) != self.sha256:
-            delete(path)
-            raise self._damaged()
-        return path
+        return Path(hf_hub_download(**wanted, **US, tqdm_class=self.bar))
 
     def _asked(self) -> HfFileMetadata:
         from huggingface_hub import get_hf_file_metadata
@@ -123,82 +125,80 @@ class LargeFile:
             directory.mkdir(parents=True, exist_ok=True)
         while not place.exists():
             had = size_of(unfinished)
-            self._complete(asked.xet_file_data if xet_remedy() is None else None, unfinished)
+            self._complete(asked, unfinished)
             if not (had or self.hashed) or file_sha256(unfinished) == self.sha256:
                 unfinished.replace(place)
                 return
             unfinished.unlink()
             if not had:  # else what an earlier process left may have been wrong: once more
-                raise self._damaged()
+                raise damaged(self.repository, self.name)
 
-    def _damaged(self) -> WeightsError:
-        return WeightsError(f"`{self.name}` of `{self.repository}` is damaged", deleted(self.name))
-
-    def _complete(self, xet: XetFileData | None, unfinished: Path) -> None:
+    def _complete(self, asked: HfFileMetadata, unfinished: Path) -> None:
         """Fetch what is missing of the file."""
         if size_of(unfinished) > self.nbytes:
             unfinished.unlink()
-        if xet is None:
-            self._get(unfinished)
-        elif (had := size_of(unfinished)) < self.nbytes:
-            with unfinished.open("ab") as file, self.bar(total=self.nbytes, initial=had) as bar:
-                for piece in self._streamed(xet, had):
+        with unfinished.open("ab") as file, self.bar(total=self.nbytes, initial=file.tell()) as bar:
+            if file.tell() < self.nbytes and xet_remedy() is None:
+                for piece in self._streamed(asked, file.tell()):
                     file.write(piece)
                     bar.update(len(piece))
-            if size_of(unfinished) < self.nbytes:  # `hf_xet` raises nothing if there is no answer at first
-                raise ConnectionError("its storage does not answer")
+            if file.tell() < self.nbytes:
+                self._get(file, bar)
 
-    def _streamed(self, xet: XetFileData, start: int) -> Iterator[bytes]:
-        from hf_xet import XetFileInfo, XetSession  # type: ignore[import-untyped]
-
-        route, headers = xet.refresh_route, self._headers
-        group = XetSession().new_download_stream_group(token_refresh_url=route, token_refresh_headers=headers)
+    def _streamed(self, asked: HfFileMetadata, start: int) -> Iterator[bytes]:
+        """The file from a byte on, until `hf_xet` fails or stalls, if the Hub offers the file through it."""
+        if (xet := getattr(asked, "xet_file_data", None)) is None:
+            return
         try:
-            with group:
-                yield from group.download_stream(XetFileInfo(xet.file_hash, self.nbytes), start=start)
-        except RuntimeError as error:  # the type of most of its errors, which differ in their texts only
-            raise OSError(f"hf_xet: {error}") from error
+            from hf_xet import XetFileInfo, XetSession  # type: ignore[import-untyped]
 
-    def _get(self, unfinished: Path) -> None:
+            session = XetSession()
+            with _ended_by(session.sigint_abort):
+                group = session.new_download_stream_group(
+                    token_refresh_url=xet.refresh_route, token_refresh_headers=self._headers
+                )
+                pieces = group.download_stream(XetFileInfo(xet.file_hash, self.nbytes), start=start)
+            while start < self.nbytes:
+                with _ended_by(session.sigint_abort):
+                    piece = next(pieces)  # ends early, without an error, if there is no answer at first
+                start += len(piece)
+                yield piece
+        except (Exception, KeyboardInterrupt) as error:  # it raises the latter, too, after `sigint_abort`
+            _log.info("`hf_xet` failed (%r): `%s` comes by plain HTTP", error, self.name)
+
+    def _get(self, file: BinaryIO, bar: Any) -> None:
         """Fetch what is missing by plain HTTP."""
-        from huggingface_hub import file_download
+        from huggingface_hub import constants, hf_raise_for_status
+        from huggingface_hub.utils import http_stream_backoff  # type: ignore[attr-defined]
 
-        with unfinished.open("ab") as file:
-            file_download.http_get(
-                self._url,
-                file,
-                resume_size=file.tell(),
-                headers=self._headers,
-                expected_size=self.nbytes,
-                displayed_filename=self.name,
-                tqdm_class=self.bar,
-            )
+        had = file.tell()
+        with http_stream_backoff(
+            "GET",
+            self._url,
+            headers=self._headers | ({"Range": f"bytes={had}-"} if had else {}),
+            timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT,
+            retry_on_exceptions=(),
+            retry_on_status_codes=(408, 429),  # it waits as long as the Hub asks for
+        ) as response:
+            hf_raise_for_status(response)
+            if had and response.status_code != 206:  # a server without ranges
+                file.seek(0)
+                file.truncate()
+                bar.update(-had)
+            for piece in response.iter_bytes():
+                file.write(piece)
+                bar.update(len(piece))
+        if file.tell() != self.nbytes:
+            raise OSError(f"`{self.name}` came with {file.tell()} bytes in place of {self.nbytes}")
 
 
-def wait_out_outages() -> None:
-    """Make the client's own downloads wait when the connection breaks, as `hf_xet` does.
-
-    The client would give up within seconds, or at once, and delete what it has of a file.
-    """
-    from huggingface_hub import file_download
-
-    get = file_download.http_get
-
-    def patient(url: str, temp_file: BinaryIO, *, resume_size: int = 0, **options: Any) -> None:
-        if "_nb_retries" in options:  # a retry by the client itself, within the first call
-            return get(url, temp_file, resume_size=resume_size, **options)
-        waits, start = iter(OUTAGE_WAITS), temp_file.tell() - resume_size
-        while True:
-            had = temp_file.tell()
-            try:
-                return get(url, temp_file, resume_size=had - start, **options)
-            except Exception as error:
-                if temp_file.tell() > had:
-                    waits = iter(OUTAGE_WAITS)
-                if not is_of_the_network(error) or (wait := next(waits, None)) is None:
-                    raise
-            name = options.get("displayed_filename", url)
-            _log.warning("the connection broke off: `%s` goes on in %.0f s", name, wait)
-            time.sleep(wait)
-
-    file_download.http_get = patient
+@contextmanager
+def _ended_by(end: Callable[[], None]) -> Iterator[None]:
+    """Calls a function, from another thread, if the block takes longer than `STALLED`."""
+    timer = threading.Timer(STALLED, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -82,7 +82,7 @@ def explain(
     if constants.is_offline_mode() and isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)):
         return not_downloaded(reference)
     for cause in _causes(error):
-        if is_of_the_network(cause):
+        if _is_of_the_network(cause):
             return _explain_network(cause, reference)
     if (barred := _bad_proxy() or _bad_certificates()) is not None:
         return barred
@@ -298,7 +298,14 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
-def is_of_the_network(error: BaseException) -> bool:
+def is_outage(error: Exception) -> bool:
+    """Whether an error is one of the connection, or was raised because of one, and the connection may come back."""
+    from huggingface_hub import constants
+
+    return not constants.is_offline_mode() and any(_is_of_the_network(cause) for cause in _causes(error))
+
+
+def _is_of_the_network(error: BaseException) -> bool:
     """Whether an error is one of the connection, not an answer: from the client's HTTP library, or from a socket."""
     modules = {kind.__module__.split(".")[0] for kind in type(error).__mro__ if kind.__name__ == "RequestError"}
     return bool(modules & {"httpx", "httpx2"}) or isinstance(error, (ConnectionError, TimeoutError))

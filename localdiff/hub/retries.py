@@ -1,4 +1,4 @@
-"""Requests that are repeated while the Hub is busy or failing.
+"""Requests that are repeated while the Hub is busy or failing, and downloads while the connection is down.
 
 Knows statuses and waits; knows nothing about what is asked for.
 """
@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from localdiff.hub.problems import explain, has_expired
+from localdiff.hub.problems import explain, has_expired, is_outage
 
 _log = logging.getLogger(__name__)
 
 WAITS = (1.0, 3.0)
 """Seconds before each retry."""
+OUTAGE_WAITS = (1.0, 5.0, 10.0, 20.0, 40.0, 80.0)
+"""Seconds before each retry after the connection broke; they start over once more of the file has arrived."""
 FAILURES = frozenset({500, 502, 503, 504})
 """Statuses of a server whose failure may be temporary."""
 _BUSY = frozenset({408, 429})
@@ -53,3 +55,25 @@ def with_retries(
                 raise
             raise explained from error
     raise AssertionError("the last attempt returns or raises")
+
+
+def wait_out_outages(download: Callable[[], T], name: str, furthest: Callable[[], int]) -> T:
+    """Fetch a file, and try again when the connection breaks; the client would give up within seconds, or at once.
+
+    Args:
+        download: fetches the file; continues where it was, or begins anew.
+        name: its name, for the log.
+        furthest: how many bytes of it have been here so far.
+    """
+    waits = iter(OUTAGE_WAITS)
+    while True:
+        had = furthest()
+        try:
+            return download()
+        except Exception as error:
+            if furthest() > had:
+                waits = iter(OUTAGE_WAITS)
+            if not is_outage(error) or (wait := next(waits, None)) is None:
+                raise
+        _log.warning("the connection broke off: `%s` goes on in %.0f s", name, wait)
+        time.sleep(wait)

@@ -2,6 +2,7 @@
 
     stdin   one JSON object per line: the attributes of a `LargeFile` but its `bar`; `sha256` is null for a small file
     stdout  one JSON object per line: `bytes` so far, a `note`, and at the end of a file its `path` or an `error`
+    stderr  what is no more than of interest; `LOCALDIFF_DEBUG` shows it
 
 A separate process, because only a process can be ended while the Hub's client waits for a connection. It ends at once
 when stdin is closed, or the parent process is gone.
@@ -24,18 +25,23 @@ from typing import Any, TextIO
 from localdiff.errors import LocaldiffError, without_password
 from localdiff.hub.cache import delete_abandoned
 from localdiff.hub.endpoint import US
-from localdiff.hub.large_file import LargeFile, wait_out_outages
+from localdiff.hub.large_file import LargeFile
 from localdiff.hub.problems import not_the_hub
-from localdiff.hub.retries import FAILURES, with_retries
+from localdiff.hub.retries import FAILURES, wait_out_outages, with_retries
 
 INTERVAL = 0.1
 """Seconds between two reports of bytes."""
 
 
 class Reports:
-    """The lines sent to the parent process."""
+    """The lines sent to the parent process.
+
+    Attributes:
+        furthest: how much of the present file has been here; less may be, if a try begins it anew.
+    """
 
     def __init__(self, stream: TextIO) -> None:
+        self.furthest = 0
         self._stream = stream
         self._lock = threading.Lock()
 
@@ -50,13 +56,18 @@ class Notes(logging.Handler):
     """Forwards messages of the Hub's client and of this package to the user, such as those about retries."""
 
     def __init__(self, reports: Reports) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self._reports = reports
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send the last line, which says what happens now."""
-        if lines := record.getMessage().strip().splitlines():
-            self._reports.send(note=without_password(lines[-1]))
+        """Send the last line, which says what happens now, if it is a warning."""
+        if not (lines := record.getMessage().strip().splitlines()):
+            return
+        text = without_password(lines[-1])
+        if record.levelno >= logging.WARNING:
+            self._reports.send(note=text)
+        else:
+            print(text, file=sys.stderr)
 
 
 def progress_bar(reports: Reports) -> type:
@@ -78,6 +89,7 @@ def progress_bar(reports: Reports) -> type:
         def update(self, count: float = 1) -> None:
             """`count` more bytes of the file have arrived; negative if the client starts over."""
             self.n += int(count)
+            reports.furthest = max(reports.furthest, self.n)
             if time.monotonic() - self._reported_at >= INTERVAL:
                 self._report()
 
@@ -105,7 +117,6 @@ def main() -> None:
     reports = Reports(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)
     _require_names()
-    wait_out_outages()
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     with suppress(BrokenPipeError):  # nobody reads any more
@@ -140,11 +151,12 @@ def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:
     """Fetch one file; returns the final report about it."""
     for name in ("huggingface_hub", "localdiff"):
         logging.getLogger(name).handlers = [Notes(reports)]
-    place = request["directory"]
+    logging.getLogger("localdiff").setLevel(logging.INFO)
+    place, bar, reports.furthest = request["directory"], progress_bar(reports), 0
     try:
         # The client itself retries if the Hub is busy, but not if the Hub fails to hand out a file.
         path = with_retries(
-            partial(_download, request, progress_bar(reports)),
+            partial(wait_out_outages, partial(_download, request, bar), request["name"], lambda: reports.furthest),
             request["repository"],
             request["revision"],
             statuses=FAILURES,

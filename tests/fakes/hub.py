@@ -40,6 +40,7 @@ class Repository:
         truncated: hand out files that are cut short.
         cuts: name → after how many bytes to cut the connection, once each.
         resets: the same, but the connection is reset, not closed.
+        stalls: the same, but nothing more comes until the client gives up.
         wrong: names of files that are handed out with one bit flipped.
         gone: names of large files that are listed, but not handed out whole.
         ranges: whether ranges are understood.
@@ -65,6 +66,7 @@ class Repository:
     truncated: bool = False
     cuts: dict[str, list[int]] = field(default_factory=dict)
     resets: dict[str, list[int]] = field(default_factory=dict)
+    stalls: dict[str, list[int]] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     ranges: bool = True
@@ -234,12 +236,15 @@ class _Handler(BaseHTTPRequestHandler):
         if body and last is None and repository.cuts.get(name):
             cut = repository.cuts[name].pop(0)
         reset = repository.resets[name].pop(0) if body and last is None and repository.resets.get(name) else None
-        cut = cut if reset is None else reset
+        stall = repository.stalls[name].pop(0) if body and last is None and repository.stalls.get(name) else None
+        cut = next((end for end in (reset, stall) if end is not None), cut)
         if cut is not None:
             self.close_connection = True
         if body:
             pace = repository.slow.get(name, repository.pace) if is_large(name) and last is None else 0.0
             self._send(part[:cut], pace)
+        if stall is not None:
+            self.rfile.read(1)
         if reset is not None:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.rfile.close()

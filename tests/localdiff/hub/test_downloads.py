@@ -15,25 +15,24 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import pytest
-from huggingface_hub import file_download
-from huggingface_hub.utils._xet_progress_reporting import XetDownloadProgressReporter
+from huggingface_hub.errors import LocalEntryNotFoundError
 
 from localdiff import __version__
 from localdiff.errors import LocaldiffError, WeightsError
-from localdiff.hub.cache import linked_sha256, unfinished_file
+from localdiff.hub import worker
+from localdiff.hub.cache import unfinished_file
 from localdiff.hub.downloads import Downloads
-from localdiff.hub.large_file import OUTAGE_WAITS, LargeFile, wait_out_outages
 from localdiff.hub.listing import look_up
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import Repository as Found
+from localdiff.hub.retries import OUTAGE_WAITS, wait_out_outages
 from localdiff.hub.worker import Notes, Reports, progress_bar
 from tests.fakes.download_log import DownloadLog
-from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
+from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
 from tests.localdiff.conftest import UseHub
 from tests.screens.processes import ROOT, wait_until
 
@@ -106,38 +105,53 @@ def test_which_file_comes_is_told_before_any_of_it_is_there(server: Hub, log: Do
         assert log.bytes[FIRST] == [0]
 
 
-@pytest.mark.parametrize("how", ["cuts", "resets"])
-def test_a_connection_that_is_cut_goes_on_where_it_was(server: Hub, log: DownloadLog, how: str) -> None:
+@pytest.mark.parametrize("how", ["cuts", "resets", "stalls"])
+def test_a_connection_that_breaks_goes_on_where_it_was(
+    server: Hub, log: DownloadLog, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setenv("HF_HUB_DOWNLOAD_TIMEOUT", "1")  # by default 10 s
     content = bytes(range(256)) * 90_000
-    # the client writes 10 MiB at a time, and only what it has written is kept
     server.repositories["owner/model"] = repository = Repository(files={FIRST: content})
     getattr(repository, how)[FIRST] = [21_500_000]
     found = first_of(look_up("owner/model"), log).read_bytes()
     assert hashlib.sha256(found).digest() == hashlib.sha256(content).digest()
     assert server.fetched() == [FIRST, FIRST]
-    assert server.sent < len(content) * (1.1 if how == "cuts" else 1.6), "what is under way is lost with a reset"
-    assert any("resume" in note for note in log.notes) or how == "resets"
+    assert server.sent < len(content) * (1.6 if how == "resets" else 1.1), "what is under way is lost with a reset"
+    assert log.notes == [f"the connection broke off: `{FIRST}` goes on in 1 s"]
 
 
-def test_a_line_that_is_down_is_waited_for(use_hub: UseHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [ConnectionResetError(), LocalEntryNotFoundError("no answer to a HEAD request")])
+def test_a_line_that_is_down_is_waited_for(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
-    monkeypatch.setattr(file_download, "http_get", file_download.http_get)
-    wait_out_outages()
-    use_hub(nobody())
-    file = LargeFile(
-        repository="owner/model",
-        name=FIRST,
-        revision=COMMIT,
-        directory=None,
-        sha256=SHA256,
-        nbytes=len(FILES[FIRST]),
-        hashed=False,
-        bar=progress_bar(Reports(io.StringIO())),
-    )
-    with pytest.raises(httpx2.ConnectError):
-        file._get(tmp_path / "unfinished")
-    assert [seconds for seconds in waited if seconds > 1] == [seconds for seconds in OUTAGE_WAITS if seconds > 1]
+    if not isinstance(error, ConnectionError):
+        error.__cause__ = httpx2.ConnectError("refused")
+    furthest = [0, 0, 0, 5, *[5] * 99]  # the second try brings five bytes, and no other brings more
+
+    def download() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        wait_out_outages(download, FIRST, lambda: furthest.pop(0))
+    assert waited == [OUTAGE_WAITS[0], *OUTAGE_WAITS]
+    with pytest.raises(ValueError, match="no outage"):
+        wait_out_outages(lambda: int("no outage"), FIRST, lambda: 0)
+    assert len(waited) == len(OUTAGE_WAITS) + 1
+
+
+def test_a_server_without_ranges_that_cuts_each_try_at_the_same_byte_is_given_up(
+    server: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    repository = server.repositories["owner/model"]
+    repository.cuts, repository.ranges = {FIRST: [300_000] * 99}, False
+    request = {"repository": "owner/model", "name": FIRST, "revision": COMMIT, "directory": None, "hashed": False}
+    request |= {"sha256": SHA256, "nbytes": len(FILES[FIRST])}
+    bar = progress_bar(reports := Reports(io.StringIO()))
+    with pytest.raises(httpx2.RemoteProtocolError):
+        wait_out_outages(lambda: worker._download(request, bar), FIRST, lambda: reports.furthest)
+    assert waited == list(OUTAGE_WAITS)
 
 
 def test_a_server_that_knows_no_ranges_begins_anew(server: Hub, log: DownloadLog) -> None:
@@ -189,21 +203,6 @@ def test_an_address_of_a_file_that_has_expired_is_no_matter_of_tokens(
         assert "run the same command again" in (raised.value.hint or "")
         assert downloads.wait(SECOND), "another address is asked for"
     assert server.fetched() == [FIRST] * 3 + [SECOND] * 2
-
-
-def test_hf_xet_that_gives_up_ends_in_an_error_that_says_how_to_go_on(
-    server: Hub, log: DownloadLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("hf_xet")
-    monkeypatch.delenv("HF_HUB_DISABLE_XET", raising=False)
-    monkeypatch.setenv("HF_XET_CLIENT_RETRY_MAX_ATTEMPTS", "1")  # otherwise it goes on for minutes
-    monkeypatch.setenv("HF_XET_CLIENT_RETRY_BASE_DELAY", "100ms")
-    server.repositories["owner/model"].xet = nobody()
-    refused = pytest.raises(WeightsError, match=f"^`owner/model` could not be fetched: no answer from {server.url}")
-    with Downloads(look_up("owner/model"), log, workers=1) as downloads, refused as raised:
-        downloads.wait(FIRST)
-    assert "run the same command again to continue" in (raised.value.hint or "")
-    assert server.fetched() == []
 
 
 def test_each_file_has_its_own_error(server: Hub, log: DownloadLog) -> None:
@@ -377,11 +376,12 @@ def test_what_a_mirror_has_by_another_name_is_hashed_too(server: Hub, log: Downl
 
 
 @pytest.mark.parametrize("mirror", [{"hashes": {FIRST: "b" * 64}}, {"has_sizes": False}])
-def test_a_connection_to_a_mirror_that_is_reset_goes_on_where_it_was(
+def test_a_connection_to_a_mirror_that_is_cut_goes_on_where_it_was(
     server: Hub, log: DownloadLog, mirror: dict[str, Any]
 ) -> None:
-    server.repositories["owner/model"] = Repository(files=dict(FILES), resets={FIRST: [300_000]}, **mirror)
+    server.repositories["owner/model"] = Repository(files=dict(FILES), cuts={FIRST: [900_000]}, **mirror)
     assert first_of(look_up("owner/model"), log).read_bytes() == FILES[FIRST]
+    assert server.sent < 1.2 * len(FILES[FIRST])
 
 
 @pytest.mark.parametrize("name", ["config.json", FIRST])
@@ -425,21 +425,6 @@ def test_without_symlinks_a_file_is_where_the_client_looks_for_it(
     assert server.fetched() == [FIRST]
 
 
-@pytest.mark.parametrize("left", [0, 300_000])
-def test_what_comes_through_hf_xet_goes_on_too(
-    server: Hub, log: DownloadLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
-) -> None:
-    pytest.importorskip("hf_xet")
-    monkeypatch.delenv("HF_HUB_DISABLE_XET", raising=False)
-    server.repositories["owner/model"].xet = f"{server.url}/xet"
-    leave(tmp_path / BLOBS, FILES[FIRST][:left])
-    path = first_of(look_up("owner/model"), log)
-    assert path.read_bytes() == FILES[FIRST]
-    assert server.fetched() == [], "not by plain HTTP"
-    assert (log.bytes[FIRST][0], log.bytes[FIRST][-1]) == (0, len(FILES[FIRST]) - left)
-    assert linked_sha256(path) == SHA256
-
-
 def test_a_process_that_talks_nonsense_is_an_error_and_nobody_waits_for_ever(
     server: Hub, log: DownloadLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -472,38 +457,12 @@ def test_a_process_that_dies_is_an_error_that_can_be_tried_again(server: Hub, lo
         assert downloads.wait(SECOND)
 
 
-def test_the_client_s_other_protocol_reports_its_bytes_too() -> None:
-    """`hf_xet`, through which the real Hub is read, reports its bytes to this class."""
-    sent: list[int] = []
-
-    class Reports:
-        def send(self, **content: int) -> None:
-            sent.append(content["bytes"])
-
-    def report(done: int) -> SimpleNamespace:
-        return SimpleNamespace(
-            total_bytes=900,
-            total_bytes_completed=done,
-            total_bytes_completion_rate=1.0,
-            total_transfer_bytes_completed=done // 2,
-            total_transfer_bytes_completion_rate=None,
-        )
-
-    with XetDownloadProgressReporter(
-        reconstruction_desc="x",
-        total=900,
-        log_level=30,
-        tqdm_class=progress_bar(Reports()),  # type: ignore[arg-type]
-    ) as reporter:
-        reporter.update_progress(report(300))
-        reporter.update_progress(report(900))
-    assert sent[-1] == 900
-
-
-def test_a_note_is_the_last_line_of_what_the_client_says() -> None:
+def test_a_note_is_the_last_line_of_what_the_client_says(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.StringIO()
     notes = Notes(Reports(stream))
     for message in ("It failed.\nTrying again.\n", "\n", "", "503 from http://me:word@hub.test/a"):
         notes.emit(logging.LogRecord("hub", logging.WARNING, "", 0, message, (), None))
+    notes.emit(logging.LogRecord("hub", logging.INFO, "", 0, "of interest", (), None))
     sent = [json.loads(line)["note"] for line in stream.getvalue().splitlines()]
     assert sent == ["Trying again.", "503 from http://****@hub.test/a"]
+    assert capsys.readouterr().err == "of interest\n"
