@@ -23,11 +23,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from localdiff.errors import LocaldiffError, without_password
-from localdiff.hub.cache import delete_abandoned
+from localdiff.hub.cache import delete, delete_abandoned
 from localdiff.hub.endpoint import US
-from localdiff.hub.large_file import LargeFile
+from localdiff.hub.large_file import LargeFile, damaged
 from localdiff.hub.problems import not_the_hub
 from localdiff.hub.retries import FAILURES, wait_out_outages, with_retries
+from quant.hashing import file_sha256
+
+_log = logging.getLogger(__name__)
 
 INTERVAL = 0.1
 """Seconds between two reports of bytes."""
@@ -126,15 +129,20 @@ def main() -> None:
 
 
 def _require_names() -> None:
-    """Make the client refuse a file for which the server gives a path as hash or commit: it would write there."""
-    from huggingface_hub import HfFileMetadata, file_download
+    """Make the client refuse a file for which the server gives a path as hash or commit: it would write there.
 
-    ask = file_download.get_hf_file_metadata
+    The only function of the client that is replaced; one that has no such function, or another one, is used as it is.
+    """
+    from huggingface_hub import file_download
 
-    def asked(*arguments: Any, **options: Any) -> HfFileMetadata:
+    ask = getattr(file_download, "get_hf_file_metadata", None)
+    if ask is None:
+        return
+
+    def asked(*arguments: Any, **options: Any) -> Any:
         said = ask(*arguments, **options)
-        for name in (said.etag, said.commit_hash):
-            if name is not None and (Path(name).name != name or not name.strip(".")):
+        for name in (getattr(said, "etag", None), getattr(said, "commit_hash", None)):
+            if isinstance(name, str) and (Path(name).name != name or not name.strip(".")):
                 raise not_the_hub()
         return said
 
@@ -172,22 +180,28 @@ def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:
 
 
 def _download(request: dict[str, Any], bar: type) -> Path:
+    path: Path | None = None
+    if request["sha256"] is not None:
+        try:
+            path = LargeFile(**request, bar=bar).fetch()
+        except (ImportError, AttributeError, TypeError) as error:  # functions of the client that are not as they were
+            _log.info("%r: `%s` is left to the Hub's client, which begins it anew", error, request["name"])
+    path = path or _by_client(request, bar)
+    delete_abandoned(path)
+    return path
+
+
+def _by_client(request: dict[str, Any], bar: type) -> Path:
+    """Fetch a file through the one function of the client that everybody uses."""
     from huggingface_hub import hf_hub_download
 
-    if request["sha256"] is not None:
-        path = LargeFile(**request, bar=bar).fetch()
-    else:
-        path = Path(
-            hf_hub_download(
-                request["repository"],
-                request["name"],
-                revision=request["revision"],
-                local_dir=request["directory"],
-                **US,
-                tqdm_class=bar,
-            )
-        )
-    delete_abandoned(path)
+    name, revision, directory = request["name"], request["revision"], request["directory"]
+    path = Path(
+        hf_hub_download(request["repository"], name, revision=revision, local_dir=directory, **US, tqdm_class=bar)
+    )
+    if request["sha256"] and request["hashed"] and file_sha256(path) != request["sha256"]:
+        delete(path)
+        raise damaged(request["repository"], name)
     return path
 
 

@@ -1,8 +1,9 @@
-"""What may fail without ending a download: `hf_xet`."""
+"""Ways to fetch a large file that may fail without ending a download: `hf_xet`, and functions of the Hub's client."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import socket
 import sys
 import threading
@@ -11,10 +12,13 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import huggingface_hub
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import constants, file_download
+from huggingface_hub.utils import _http
 from huggingface_hub.utils._xet_progress_reporting import XetDownloadProgressReporter
 
+from localdiff.errors import WeightsError
 from localdiff.hub import large_file, worker
 from localdiff.hub.cache import linked_sha256, unfinished_file
 from localdiff.hub.downloads import Downloads
@@ -79,13 +83,13 @@ def fetched(log: DownloadLog) -> Path:
     return path
 
 
-def fetched_here() -> Path:
+def fetched_here(directory: Path | None = None) -> Path:
     """The same, fetched by this process, where a test can replace what is used."""
     request = {
         "repository": "owner/model",
         "name": NAME,
         "revision": COMMIT,
-        "directory": None,
+        "directory": None if directory is None else str(directory),
         "sha256": SHA256,
         "nbytes": len(CONTENT),
         "hashed": True,
@@ -164,6 +168,63 @@ def test_what_hf_xet_has_brought_before_it_stalls_is_kept(server: Hub, monkeypat
     monkeypatch.setitem(sys.modules, "hf_xet", fake)
     fetched_here()
     assert server.sent < 1.1 * (len(CONTENT) - len(HALF))
+
+
+def _other_metadata(*_: object, **__: object) -> object:
+    return SimpleNamespace(hash=SHA256)
+
+
+def _no_arguments() -> bool:
+    return True
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    ("module", "name", "other"),
+    [
+        pytest.param(huggingface_hub.utils, "http_stream_backoff", None, id="a function is gone"),
+        pytest.param(huggingface_hub.utils, "http_stream_backoff", _no_arguments, id="takes other arguments"),
+        pytest.param(huggingface_hub, "get_hf_file_metadata", _other_metadata, id="returns another object"),
+    ],
+)
+def test_a_client_of_another_version_fetches_the_file_itself(
+    server: Hub,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    module: ModuleType,
+    name: str,
+    other: object,
+    streams: bool,
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    if other is None:
+        monkeypatch.delitem(vars(module), name, raising=False)  # the module looks its names up when they are wanted
+        monkeypatch.delattr(_http, name)
+    else:
+        monkeypatch.setattr(module, name, other)
+    caplog.set_level(logging.INFO, "localdiff")
+    directory = tmp_path / "scratch" if streams else None
+    path = fetched_here(directory)
+    assert path == tmp_path / "scratch" / NAME if streams else linked_sha256(path) == SHA256
+    assert ("left to the Hub's client" in caplog.text) is not (streams and other is _other_metadata)
+
+
+def test_what_the_client_fetches_by_itself_is_hashed_too(
+    server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", _other_metadata)
+    server.repositories["owner/model"].wrong = {NAME}
+    with pytest.raises(WeightsError, match=f"`{NAME}` of `owner/model` is damaged"):
+        fetched_here()
+    assert list((tmp_path / BLOBS).iterdir()) == []
+
+
+def test_a_client_without_the_function_that_is_replaced_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(file_download, "get_hf_file_metadata")
+    worker._require_names()
+    assert not hasattr(file_download, "get_hf_file_metadata")
 
 
 def test_the_client_s_other_protocol_reports_its_bytes_too() -> None:
