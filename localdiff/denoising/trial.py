@@ -35,8 +35,9 @@ Remedy: TypeAlias = Literal["switch", "load", "load without kernels"]
 load it again, with the kernels of other parts or with none on that device."""
 
 _OF_MODULES: frozenset[Part] = frozenset({"experts", "dense", "decode"})
-"""Parts whose kernels belong to modules that hold their weights in another order: without these kernels, the weights
-are needed as they are stored. A network and its steps can go without those of all other parts at any time."""
+"""Parts whose kernels belong to modules in the place of plain ones, most of which hold their weights in another order:
+without these kernels, the plain modules have to be loaded. A network and its steps can go without those of all other
+parts at any time."""
 
 _log = logging.getLogger(__name__)
 
