@@ -62,9 +62,9 @@ class PlanSummary:
     title: str
     plan: Plan
     output: Path
-    download: Download | None
-    mounts: Sequence[Mount]
-    finished: int
+    download: Download | None = None
+    mounts: Sequence[Mount] = ()
+    finished: int = 0
     working: int
     device: str
     accounts: Mapping[int, MemoryAccount]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -155,21 +155,13 @@ class PlannedJob:
 
     def summary(self) -> PlanSummary:
         """The plan to be shown."""
-        gpu = _to_run_on(self.plan, self.origin.config, self.encoder)
         commit = f" @ {self.origin.revision[:8]}" if self.origin.revision else ""
-        return PlanSummary(
-            title=self.origin.reference + commit,
-            plan=self.plan,
-            output=self.target,
+        title = self.origin.reference + commit
+        return replace(
+            _summary_without_files(title, self.plan, self.target, self.origin.config, self.encoder),
             download=self._download(),
             mounts=self.mounts,
             finished=len(self.plan.shards) - len(self.unfinished),
-            working=_working_memory(self.encoder),
-            device=encoder_words(self.encoder),
-            accounts=accounts(self.plan, self.origin.config),
-            gpu=gpu,
-            others=len(self.encoder.further),
-            alternative=_alternative(self.plan, self.origin.config, gpu),
             remarks=self._remarks(),
         )
 
@@ -217,33 +209,42 @@ def offline_summary(
         error: why the Hub could not be asked; None where that is said elsewhere.
     """
     streams = request.stream
-    gpu = _to_run_on(plan, {}, encoder)
-    cache = [] if streams else [(paths.hub_cache_dir(), plan.source_bytes)]
-    return PlanSummary(
-        title=request.model,
-        plan=plan,
-        output=request.target,
+    place = partial_directory(request.target) / SCRATCH if streams else paths.hub_cache_dir()
+    cache = [] if streams else [(place, plan.source_bytes)]
+    return replace(
+        _summary_without_files(request.model, plan, request.target, {}, encoder),
         download=Download(
             files=0,
             nbytes=plan.source_bytes,
             missing=0,
             missing_bytes=plan.source_bytes,
-            place=partial_directory(request.target) / SCRATCH if streams else paths.hub_cache_dir(),
+            place=place,
             streamed=streams,
         ),
         mounts=mounts([(request.target, plan.stored_bytes), *cache]),
-        finished=0,
-        working=_working_memory(encoder),
-        device=encoder_words(encoder),
-        accounts=accounts(plan, {}),
-        gpu=gpu,
-        others=len(encoder.further),
-        alternative=_alternative(plan, {}, gpu),
         remarks=[
             *([] if error is None else [f"{error.message[:1].upper()}{error.message[1:]}."]),
             *([_STREAMED_FILE] if streams else []),
             "These figures come from the built-in description of the released weights, not from the Hub.",
         ],
+    )
+
+
+def _summary_without_files(
+    title: str, plan: Plan, output: Path, config: Mapping[str, object], encoder: Encoder
+) -> PlanSummary:
+    """What a summary says of the result and of this machine, wherever the weights are."""
+    gpu = _to_run_on(plan, config, encoder)
+    return PlanSummary(
+        title=title,
+        plan=plan,
+        output=output,
+        working=_PROCESS_BYTES + working_bytes(available_workers(encoder.device)),
+        device=encoder_words(encoder),
+        accounts=accounts(plan, config),
+        gpu=gpu,
+        others=len(encoder.further),
+        alternative=_alternative(plan, config, gpu),
     )
 
 
@@ -297,10 +298,6 @@ def encoder_words(encoder: Encoder) -> str:
     if encoder.requested == "mps":
         return f"cpu, {cores}: weights are not encoded on mps"
     return f"cpu, {cores}; no GPU needed"
-
-
-def _working_memory(encoder: Encoder) -> int:
-    return _PROCESS_BYTES + working_bytes(available_workers(encoder.device))
 
 
 def _not_open(file: SourceFile) -> AbstractContextManager[Path]:

@@ -135,17 +135,18 @@ def test_a_card_that_another_recipe_fits(summary: PlanSummary, monkeypatch: pyte
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "RTX")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(is_integrated=0))
 
-    def fitting(*free: float) -> str:
+    def fitting(*free: float, recipe: str = "4bit") -> str:
         card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=round(free[0] * GB))
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (round(free[index] * GB), 96 * GB))
         further = tuple(torch.device("cuda", index) for index in range(1, len(free)))
         encoder = Encoder(requested="auto", device=torch.device("cuda", 0), gpu=card, further=further)
         error = UnreachableError("no network")
         request = QuantizeRequest(model="x", output=Path("/x"))
-        shown = planned_job.offline_summary(request, summary.plan, encoder, error)
+        shown = planned_job.offline_summary(request, describe_plan(RECIPES[recipe]), encoder, error)
         return next(line for line in shown.lines() if "fit" in line)
 
     assert fitting(15.9).endswith("; recipe `4bit-small` does")
+    assert fitting(20, recipe="int8").endswith("; recipe `4bit` does"), "the largest that fits"
     assert fitting(14).endswith("which is slower")
     assert "fits cuda:0" in fitting(20)
     assert "fits cuda:0" in fitting(20, 24), "the first is taken, where it has the room"

@@ -312,6 +312,9 @@ def test_without_a_network_the_released_model_is_planned_from_its_description(
     assert "has not been downloaded, and the Hub may not be asked." in offline.stdout
     more = "`--stream` also needs disk for one file of the download, whose size is not known here."
     assert more in offline.stdout and more not in result.stdout
+    assert "-4bit.partial/source.partial, each deleted after it is read" in offline.stdout
+    assert "/hub, where they stay" in result.stdout
+    assert " needs 67.0 GB, " in result.stdout and " needs 15.4 GB, " in offline.stdout
     # a real run shows the same, and then says why it goes no further
     result = cli("quantize", "--yes", stdin=b"")
     assert (result.code, result.stdout) == (3, "")
