@@ -136,14 +136,17 @@ def test_what_is_here_already_is_told_without_the_hub(cli: Cli, server: Hub, out
     assert server.requests == []
 
 
-def test_what_is_damaged_is_rebuilt_from_its_own_revision(cli: Cli, server: Hub, output: Path) -> None:
+def test_what_is_damaged_is_rebuilt_from_its_own_revision(cli: Cli, server: Hub, output: Path, tmp_path: Path) -> None:
     assert cli("quantize", "owner/small", "--yes", stdin=b"").code == 0
     before = tree(output)
     (output / SHARDS[0]).unlink()
+    shutil.rmtree(cache(tmp_path))
+    server.requests.clear()
     server.repositories["owner/small"].newer = "b" * 40
     result = cli("quantize", "owner/small", "--yes", stdin=b"")
     assert (result.code, result.stdout) == (0, f"{output}\n"), result.stderr
     assert result.stderr.startswith(f"owner/small @ {COMMIT[:8]} → 4bit\n")
+    assert set(server.fetched()) == {FIRST, "tokenizer.json"}, "what the other file became is sound"
     assert tree(output) == before
 
 
