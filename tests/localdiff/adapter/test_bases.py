@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -221,6 +222,11 @@ def test_the_engine_says_what_was_added(source: Path, tmp_path: Path, demo_adapt
     assert any(terms_of(engine.model))
     with pytest.raises(WeightsError):
         Engine.load(str(source), device="cpu", adapter=str(directory))
+    tensors, config = directory / "adapter_model.safetensors", directory / "adapter_config.json"
+    save_file(load_file(tensors), tensors)  # without what tells its base by its weights
+    config.write_text(config.read_text().replace('"demo"', '"owner/other"'))
+    with pytest.raises(WeightsError, match="was trained on `owner/other`, and the model is `demo`"):
+        Engine.load("demo", device="cpu", adapter=str(directory))
 
 
 @pytest.fixture
