@@ -28,7 +28,6 @@ from rich.markdown import (
 )
 from rich.rule import Rule
 from rich.segment import Segment
-from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -141,7 +140,7 @@ class _Code(_Block, CodeBlock):
         if console.color_system is not None and self.label:
             yield _uncropped(wrapped(Text(self.label, "dim"), options.max_width))
             lines = highlighted(code, self.label)
-        style = console.get_style("markdown.code_block", default=Style())
+        style = console.get_style("markdown.code_block")
         for row, line in zip(rows, lines or [[Segment(row, style)] for row in rows], strict=True):
             yield from line
             if row.endswith((" ", "\t")):

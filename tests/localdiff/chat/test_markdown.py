@@ -74,6 +74,7 @@ def test_lists_keep_their_numbers_and_hang() -> None:
 def test_colour_is_a_matter_of_the_terminal() -> None:
     assert render("**a** `b`", 40, color=True) == "\x1b[1ma\x1b[0m \x1b[36mb\x1b[0m\n"
     assert render("~~old~~ new", 40, color=True) == "\x1b[9mold\x1b[0m new\n"
+    assert render("a\n\n---\n", 5, color=True) == "a\n\n\x1b[2m--------\x1b[0m\n"
     assert "\x1b" not in render("# a\n**a** `b`\n> c\n\n| d |\n|---|\n| e |\n", 40, color=False)
 
 
@@ -229,6 +230,7 @@ def test_equal_numbers_count() -> None:
 def test_an_address_that_no_row_has_room_for_is_whole_and_scripts_without_blanks_are_broken_anywhere() -> None:
     address = "https://example.org/" + "a" * 30
     assert render(f"See {address} now", 30, color=False) == f"See\n{address}\nnow\n"
+    assert render(f"See:\n{address}\n", 30, color=False) == f"See:\n{address}\n"
     assert render("- 日本語: 端末の幅より長い、とても長い文。\n", 20, color=False) == (
         "- 日本語: 端末の幅\n  より長い、とても\n  長い文。\n"
     )
@@ -322,6 +324,21 @@ def test_a_table_is_as_narrow_as_its_words_or_a_list() -> None:
         "  go on\n"
         "n: 100\n"
     )
+
+
+def test_a_column_of_prose_gives_way_to_one_of_addresses() -> None:
+    table = "| Page | What it says |\n|---|---|\n| https://example.org/long | some words that go on and on |\n"
+    assert render(table, 45, color=False) == (
+        "Page                      What it says\n"
+        "────────────────────────────────────────────\n"
+        "https://example.org/long  some words that go\n"
+        "                          on and on\n"
+    )
+
+
+def test_a_column_is_as_wide_as_the_longest_line_of_its_cells() -> None:
+    table = "| a | b |\n|---|---|\n| one<br>two | c |\n"
+    assert render(table, 45, color=False) == "a    b\n──────\none  c\ntwo\n"
 
 
 def test_a_table_without_rows_becomes_the_names_of_its_columns() -> None:
