@@ -18,6 +18,7 @@ from localdiff.load_progress import LoadProgress
 from localdiff.machine.children import shielded_children
 from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.sizes import counted
 from localdiff.timed_tiles import take_timed_tiles
 from quant.cuda.choice import ModelPart, rounds_activations, use_cuda_modules
 from quant.cuda.parity import FEWEST, Expectation
@@ -72,10 +73,9 @@ def replace_gpu_modules(
         _log.info("%s", path)
     if adapted:
         _log.warning(
-            "the adapter changes the experts of %d layer%s: those are computed one by one, and no step is captured "
-            "as a CUDA graph, which is slower",
-            len(adapted),
-            "s" * (len(adapted) > 1),
+            "the adapter changes the experts of %s: those are computed one by one, and no step is captured as a CUDA "
+            "graph, which is slower",
+            counted(len(adapted), "layer"),
         )
     if choice.warning is not None:
         _log.warning("%s", choice.warning)
