@@ -23,6 +23,7 @@ from localdiff.load.stored import KEEP, StoredWeights
 from localdiff.load_progress import LoadProgress
 from localdiff.memory_account import SLACK_BESIDES_CONTEXT, HeldTensor, MemoryAccount, cache_bytes
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from quant.codecs.bitsandbytes_tensor import STATE
 from quant.modules import swap_modules
 
 END = 4096
@@ -68,7 +69,8 @@ class Skeleton:
         try:
             matching = match_tensors(network, weights.shapes)
         except WeightsError as error:
-            is_read = weights.recipe != PUBLISHED  # true of bitsandbytes' 4-bit layers, not of AWQ, FP8, MLX and others
+            # True of bitsandbytes' 4-bit layers, unless copies were saved as descriptions alone; not of AWQ, FP8, MLX.
+            is_read = weights.recipe != PUBLISHED and not any(STATE in name for name in weights.shapes)
             program = None if is_read else _quantized_by(weights.checkpoint.config())
             if program is None:
                 raise

@@ -304,6 +304,17 @@ class TestBitsandbytes:
         assert error.message == "the checkpoint lacks `model.decoder.norm.weight`"
         assert error.hint == "the weights and `config.json` do not belong together"
 
+    def test_copies_that_are_descriptions_alone_are_a_form_that_is_not_read(self, written: Path) -> None:
+        """As transformers saves them where `llm_int8_skip_modules` is `["lm_head"]`."""
+        tensors, config = load_file(written / "model.safetensors"), written / "config.json"
+        decoder, encoder = "model.decoder.", "model.encoder.language_model."
+        states = {name: value for name, value in tensors.items() if "layers" in name and "quant_state" in name}
+        tensors |= {name.replace(decoder, encoder): value.clone() for name, value in states.items()}
+        save_file(tensors, written / "model.safetensors")
+        method = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
+        config.write_text(json.dumps(json.loads(config.read_text()) | method))
+        assert "was quantized with `bitsandbytes`, in a form that localdiff does not read" in refusal(written).message
+
     def test_a_description_that_cannot_be_read(self, written: Path) -> None:
         tensors = load_file(written / "model.safetensors")
         name = next(name for name in tensors if "quant_state" in name)
