@@ -86,7 +86,10 @@ def _tuned(make: Make, context: int, ends_at: float, progress: Callable[[str], N
     device = make.device
     subject = make(progress)
     if not subject.denoiser.path.captured or not subject.denoiser.path.fuses_commits:
-        raise ResourceError("tiles are timed in captured steps", "unset `LOCALDIFF_CUDA_PLAIN`")
+        raise ResourceError(
+            "tiles are timed in captured steps",
+            "unset `LOCALDIFF_CUDA_PLAIN`; where kernels of `experts` or `attention` fail, no step can be captured",
+        )
     machine = Machine(
         seconds=StepClock(subject, context=context).seconds,
         mma_kind=mma_kind(device),

@@ -230,8 +230,9 @@ def test_steps_that_are_not_captured_are_not_timed(queue: Queue, found: Callable
     found(outcome(tried=[], tuned=1.0))
     plain = subject()
     plain.subject(lambda _: None).denoiser.path.captured = False
-    with pytest.raises(ResourceError, match="tiles are timed in captured steps"):
+    with pytest.raises(ResourceError, match="tiles are timed in captured steps") as raised:
         tune(plain, context=CONTEXT, seconds=60)
+    assert "where kernels of `experts` or `attention` fail" in str(raised.value.hint)
 
 
 def test_without_a_gpu_there_are_no_tiles() -> None:
