@@ -17,7 +17,7 @@ from localdiff.view.line_breaks import CLOSING
 from localdiff.view.palette import LEANING, NOISE, SETTLED, Palette
 from localdiff.view.pieces import Pieces
 from localdiff.view.sanitize import MISSING, safe_piece, safe_text
-from localdiff.view.style import PLAIN, Span, Style, blank
+from localdiff.view.style import PLAIN, SPACE, Span, Style, blank
 from localdiff.view.widths import (
     BASE_FOR_MARKS,
     ascii_text,
@@ -43,18 +43,28 @@ class Cell(NamedTuple):
     """One unbreakable bit of the page.
 
     Attributes:
-        span: what is drawn.
-        lead: columns of space before it (0 or 1), left out where the flow starts a row with this cell.
+        spans: what is drawn, perhaps after a blank, which is left out where the flow starts a row with this cell.
+        columns: those of the spans.
         soft: whether a row may end before it.
         breaks: number of rows that end after it.
         bare: what is drawn instead directly after a letter: a mark without the base that was lent to it.
     """
 
-    span: Span
-    lead: int
+    spans: tuple[Span] | tuple[Span, Span]
+    columns: int
     soft: bool
     breaks: int
     bare: Span | None = None
+
+    @property
+    def span(self) -> Span:
+        """What is drawn wherever the cell is."""
+        return self.spans[-1]
+
+    @property
+    def lead(self) -> int:
+        """Columns of the blank before it, 0 or 1."""
+        return len(self.spans) - 1
 
 
 def byte_of(piece: str) -> int | None:
@@ -84,7 +94,7 @@ class CellMaker:
         self._palette = palette
         self.token = lru_cache(_CACHE_LIMIT)(self._token)
         noise = palette.glyphs.noise
-        self.noise = Cell(Span(noise, text_width(noise), palette.stages[NOISE]), 1, True, 0)
+        self.noise = _spaced(Span(noise, text_width(noise), palette.stages[NOISE]))
         self.end = self._sign_cell("end")
 
     def draft(
@@ -179,8 +189,7 @@ class CellMaker:
         for index, line in enumerate(piece[:MAX_PIECE_CHARACTERS].split("\n")):
             if index:
                 sign = self._palette.glyphs.newline
-                breaks = 1 if stage == SETTLED else 0
-                cells.append(Cell(Span(sign, text_width(sign), style), 1, True, breaks))
+                cells.append(_spaced(Span(sign, text_width(sign), style), breaks=int(stage == SETTLED)))
             safe = safe_piece(line)
             cells += self._words(settled_text(safe) if stage <= LEANING else uncertain_text(safe), style)
         return tuple(cells)
@@ -190,7 +199,7 @@ class CellMaker:
         cells: list[Cell] = []
         for index, line in enumerate(safe_text(text).split("\n")):
             if index:
-                cells.append(Cell(Span("", 0, PLAIN), 0, False, 1))
+                cells.append(Cell((Span("", 0, PLAIN),), 0, False, 1))
             cells += self._words(settled_text(safe_piece(line)), PLAIN)
         return tuple(cells)
 
@@ -201,7 +210,7 @@ class CellMaker:
         cells: list[Cell] = []
         for word in _WORDS.findall(text):
             if word.isspace():
-                cells += [Cell(blank(len(part)), 0, True, 0) for part in _chunks(word)]
+                cells += [Cell((blank(len(part)),), len(part), True, 0) for part in _chunks(word)]
                 continue
             lead = int(word.startswith(" "))
             soft = bool(lead)
@@ -210,14 +219,20 @@ class CellMaker:
                 is_wide = width == 2 and character_width(part[0]) == 2
                 bare = Span(part[1:], width - 1, style) if part[0] == BASE_FOR_MARKS and len(part) > 1 else None
                 may_break = (soft or is_wide) and (lead == 1 or part[0] not in CLOSING)
-                cells.append(Cell(Span(part, width, style), lead, may_break, 0, bare))
+                span = Span(part, width, style)
+                cells.append(Cell((SPACE, span) if lead else (span,), lead + width, may_break, 0, bare))
                 lead, soft = 0, is_wide
         return cells
 
     def _sign_cell(self, name: str) -> Cell:
         glyphs = self._palette.glyphs
         text = glyphs.opening + (ascii_text(name) if glyphs.ascii_only else name) + glyphs.closing
-        return Cell(Span(text, text_width(text), self._palette.chrome), 1, True, 0)
+        return _spaced(Span(text, text_width(text), self._palette.chrome))
+
+
+def _spaced(span: Span, *, breaks: int = 0) -> Cell:
+    """A cell after a blank, before which a row may end."""
+    return Cell((SPACE, span), 1 + span.width, True, breaks)
 
 
 def _first_character(data: bytes) -> tuple[int, str | None]:

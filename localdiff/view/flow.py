@@ -9,12 +9,13 @@ text after list and quote marks, as `word_wrap` indents final text.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain, compress, count
 
 from localdiff.view.cells import MAX_SIGN_NAME, Cell
-from localdiff.view.line_marks import is_line_mark
-from localdiff.view.style import SPACE, Row, Span, blank
+from localdiff.view.line_marks import columns_of_marks, is_line_mark
+from localdiff.view.style import Row, blank, row_text
 from localdiff.view.widths import is_mark
 
 MAX_BREAKS_IN_A_ROW = 2
@@ -51,110 +52,80 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int, *, inden
         columns: two or more, since a wide character would not fit in less.
         indent: of the first row, if it continues a line.
     """
-    rows: list[Row] = []
-    starts: list[int] = []
-    indents: list[int | None] = []
-    row: list[Cell] = []
-    start = soft = breaks = 0  # index of the row's first cell, where it may end early, line breaks
-    used = indent or 0  # the row's columns so far
-    line = _Line(columns, indent)
-
-    def end_row(cells: list[Cell]) -> None:
-        spans = _spans(cells)
-        rows.append((blank(indent), *spans) if indent and spans else spans)
-        starts.append(start)
-        indents.append(indent)
-
-    for index, cell in enumerate(cells):
-        span, lead, is_soft, ends, bare = cell
-        if bare is not None and row and _takes_marks(row[-1].span.text[-1:]):
-            cell = Cell(bare, 0, False, 0)
-            span, lead, is_soft = bare, 0, False
-        breaks_row = ends and breaks < MAX_BREAKS_IN_A_ROW
-        if row and used + lead + span.width > columns and not breaks_row:
-            keep = len(row) if is_soft or not soft else soft
-            end_row(row[:keep])
-            row = row[keep:]
-            while row and _is_blank(row[0]):
-                row.pop(0)
-            indent = line.indent
-            start, used, soft = index - len(row), indent + _width(row), 0
-            if row and used + span.width > columns:
-                end_row(row)
-                row, start, used = [], index, indent
-        if indent is not None and not row and _is_blank(cell):
-            start = index + 1
-            continue
-        if row:
-            used += lead
-            if is_soft:
-                soft = len(row)
-        if line.leads and not _is_blank(cell):
-            line.add(span.text, used, begins_word=lead > 0 or not row or _is_blank(row[-1]))
-        used += span.width
-        if used <= columns or not breaks_row:
-            row.append(cell)
-        if breaks_row:
-            # A newline sign that did not fit needs no row of its own: the row ends here anyway.
-            end_row(row)
-            row, start, used, soft, indent = [], index + 1, 0, 0, None
-            line = _Line(columns)
-            breaks += 1
-        elif not ends:
-            breaks = 0
-    if row or not rows:
-        end_row(row)
-    first = tuple(owners[start] if start < len(owners) else COMMITTED for start in starts)
-    return Page(rows=tuple(rows), first_positions=first, indents=tuple(indents))
+    if not cells:
+        return Page(rows=((),), first_positions=(COMMITTED,), indents=(indent,))
+    strip = _Strip(_joined(cells))
+    places = list(strip.cut(columns, indent))
+    return Page(
+        rows=tuple([strip.row(*place) for place in places]),
+        first_positions=tuple([owners[start] for start, _, _ in places]),
+        indents=tuple([indent for _, _, indent in places]),
+    )
 
 
-class _Line:
-    """The line that is being laid out.
-
-    Args:
-        indent: of a row that continues a line whose beginning is not known.
-
-    Attributes:
-        indent: columns before the rows that continue it.
-        leads: whether it may so far have only list and quote marks.
-    """
-
-    def __init__(self, columns: int, indent: int | None = None) -> None:
-        self._most = min(columns // 2, columns - _WIDEST)
-        self._word = ""
-        self.indent = indent or 0
-        self.leads = indent is None
-
-    def add(self, text: str, column: int, *, begins_word: bool) -> None:
-        """Take the line's next text, which is at this column."""
-        if begins_word:
-            self.leads = is_line_mark(self._word)
-            if self.leads:
-                self.indent = column if column <= self._most else 0
-            self._word = ""
-        self._word += text
-
-
-def _is_blank(cell: Cell) -> bool:
-    """Whether a cell is left out at the beginning of a row that continues a line."""
-    return cell.span.text.isspace()
-
-
-def _takes_marks(character: str) -> bool:
-    return character.isalpha() or (character != "" and is_mark(character))
-
-
-def _width(cells: list[Cell]) -> int:
-    return sum(cell.span.width + cell.lead for cell in cells) - (cells[0].lead if cells else 0)
-
-
-def _spans(cells: list[Cell]) -> Row:
-    spans: list[Span] = []
+def _joined(cells: Sequence[Cell]) -> Sequence[Cell]:
+    """The cells; a mark directly after a letter joins it, and loses the base that was lent to it."""
+    if not any(cell.bare for cell in cells):
+        return cells
+    joined: list[Cell] = []
+    before = ""
     for cell in cells:
-        if cell.lead and spans:
-            spans.append(SPACE)
-        spans.append(cell.span)
-    return tuple(spans)
+        if cell.bare and before and (before.isalpha() or is_mark(before)):
+            cell = Cell((cell.bare,), cell.bare.width, False, 0)
+        joined.append(cell)
+        before = cell.span.text[-1:]
+    return joined
+
+
+class _Strip:
+    """All cells on one endless row, which is cut into the rows of a page. Cells are named by their indices."""
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self._spans, columns, softs, breaks, _ = zip(*cells, strict=True)
+        self._edges = list(accumulate(columns))  # the column behind each cell
+        self._softs = [0, *compress(count(), softs)]  # cells before which a row may end
+        self._breaks = list(compress(count(), breaks))  # cells behind which a row ends
+
+    def row(self, start: int, stop: int, indent: int | None) -> Row:
+        """The spans of a row, which has no blank before its first cell."""
+        first, others = self._spans[start][-1], chain.from_iterable(self._spans[start + 1 : stop])
+        return (blank(indent), first, *others) if indent else (first, *others)
+
+    def cut(self, columns: int, indent: int | None) -> Iterator[tuple[int, int, int | None]]:
+        """Each row's first cell, the cell behind its last one, and its indent; see `lay_out`."""
+        start = 0
+        for end, next_line in self._lines():
+            may_lead, hanging = indent is None, indent or 0
+            while start < next_line:
+                first = self._spans[start][-1]
+                if indent is not None and first.text.isspace():
+                    start += 1  # it was between words
+                    continue
+                edge = self._edges[start] - first.width + columns - (indent or 0)
+                stop = bisect_right(self._edges, edge, start + 1, next_line)
+                may_lead = may_lead and not first.text.isalpha()
+                if may_lead:
+                    text = row_text(self.row(start, stop, indent))
+                    column = columns_of_marks(text)
+                    hanging = column if column <= min(columns // 2, columns - _WIDEST) else 0
+                    may_lead = is_line_mark(text[column:])  # so far the line has only marks
+                if stop < end:
+                    soft = self._softs[bisect_right(self._softs, stop) - 1]
+                    stop = soft if soft > start else stop
+                yield start, stop, indent
+                # A newline that does not fit needs no row of its own: its line ends here anyway.
+                start, indent = stop if stop < end else next_line, hanging
+            indent = None
+
+    def _lines(self) -> Iterator[tuple[int, int]]:
+        """For each line the cell behind its text, and the first cell of the next line, which is behind the newline."""
+        in_a_row = next_line = 0
+        for index in self._breaks:
+            in_a_row = in_a_row + 1 if index == next_line else 1
+            next_line = index + 1
+            if in_a_row <= MAX_BREAKS_IN_A_ROW:
+                yield index, next_line
+        yield len(self._spans), len(self._spans)
 
 
 def window(total: int, focus: int, rows: int, previous_top: int) -> int:

@@ -8,13 +8,20 @@ from __future__ import annotations
 import re
 
 _FENCE = re.compile(r"(`{3,})[^`]*\Z|(~{3,})")
-_ITEM = re.compile(r"[-*+]|[0-9]{1,9}[.)]")
+_MARK = r">*(?:[-*+]|[0-9]{1,9}[.)])?"
+_LINE_MARK = re.compile(_MARK)
+_LEADING_MARKS = re.compile(f"(?:{_MARK} +)*")
 
 
 def is_line_mark(word: str) -> bool:
     """Whether a word that begins a line is a quote mark or an item mark; an empty word counts, too."""
-    bare = word.lstrip(">")
-    return not bare or _ITEM.fullmatch(bare) is not None
+    return _LINE_MARK.fullmatch(word) is not None
+
+
+def columns_of_marks(line: str) -> int:
+    """Columns of the blanks and marks that a line begins with, each mark with the blanks after it."""
+    match = _LEADING_MARKS.match(line)
+    return match.end() if match else 0
 
 
 class LineMarks:
