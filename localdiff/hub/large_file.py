@@ -10,9 +10,9 @@ complete, and the client finds it there.
 from __future__ import annotations
 
 import logging
+import queue
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -149,22 +149,38 @@ class LargeFile:
         """The file from a byte on, until `hf_xet` fails or stalls, if the Hub offers the file through it."""
         if (xet := getattr(asked, "xet_file_data", None)) is None:
             return
+        arriving: queue.Queue[bytes | BaseException] = queue.Queue(1)
         try:
-            from hf_xet import XetFileInfo, XetSession  # type: ignore[import-untyped]
+            from hf_xet import XetSession  # type: ignore[import-untyped]
 
             session = XetSession()
-            with _ended_by(session.sigint_abort):
-                group = session.new_download_stream_group(
-                    token_refresh_url=xet.refresh_route, token_refresh_headers=self._headers
-                )
-                pieces = group.download_stream(XetFileInfo(xet.file_hash, self.nbytes), start=start)
+            # Nothing ends a call into `hf_xet` for certain, so another thread makes it, and is left behind if it hangs.
+            threading.Thread(target=self._bring, args=(session, xet, start, arriving), daemon=True).start()
             while start < self.nbytes:
-                with _ended_by(session.sigint_abort):
-                    piece = next(pieces)  # ends early, without an error, if there is no answer at first
+                piece = arriving.get(timeout=STALLED)
+                if isinstance(piece, BaseException):
+                    raise RuntimeError("it ended early") from piece
                 start += len(piece)
                 yield piece
-        except (Exception, KeyboardInterrupt) as error:  # it raises the latter, too, after `sigint_abort`
-            _log.info("`hf_xet` failed (%r): `%s` comes by plain HTTP", error, self.name)
+        except Exception as error:
+            reason = error.__cause__ or error
+            _log.info("`hf_xet` failed (%r): `%s` comes by plain HTTP", reason, self.name)
+            if isinstance(error, queue.Empty):  # it would still take its share of a slow line
+                threading.Thread(target=session.sigint_abort, daemon=True).start()
+
+    def _bring(self, session: Any, xet: Any, start: int, arriving: queue.Queue[bytes | BaseException]) -> None:
+        """Pass on what `hf_xet` fetches, and then why it ended: with no error if there was no answer at first."""
+        try:
+            from hf_xet import XetFileInfo
+
+            group = session.new_download_stream_group(
+                token_refresh_url=xet.refresh_route, token_refresh_headers=self._headers
+            )
+            for piece in group.download_stream(XetFileInfo(xet.file_hash, self.nbytes), start=start):
+                arriving.put(piece)
+            arriving.put(EOFError())
+        except BaseException as error:  # a panic of native code is no Exception
+            arriving.put(error)
 
     def _get(self, file: BinaryIO, bar: Any) -> None:
         """Fetch what is missing by plain HTTP."""
@@ -190,15 +206,3 @@ class LargeFile:
                 bar.update(len(piece))
         if file.tell() != self.nbytes:
             raise OSError(f"`{self.name}` came with {file.tell()} bytes in place of {self.nbytes}")
-
-
-@contextmanager
-def _ended_by(end: Callable[[], None]) -> Iterator[None]:
-    """Calls a function, from another thread, if the block takes longer than `STALLED`."""
-    timer = threading.Timer(STALLED, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
