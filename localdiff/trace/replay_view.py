@@ -14,7 +14,7 @@ from localdiff.trace.timeline import Moment
 from localdiff.trace.trace import Trace
 from localdiff.view.canvas_view import CanvasView, Drawn
 from localdiff.view.cells import CellMaker
-from localdiff.view.flow import COMMITTED, lay_out
+from localdiff.view.flow import lay_out
 from localdiff.view.layout import Size
 from localdiff.view.palette import Palette
 from localdiff.view.paragraphs import Passage
@@ -89,7 +89,7 @@ class ReplayView:
             if len(rows) >= room:
                 break
             cells = self._cells.committed(_tail(passage.text, room * columns))
-            page = lay_out(cells, [COMMITTED] * len(cells), max(2, columns))
+            page = lay_out(cells, max(2, columns))
             style = Style(dim=True) if passage.channel == "thought" else PLAIN
             rows = [tuple(Span(text, width, style) for text, width, _ in row) for row in page.rows] + rows
         return rows[-room:]

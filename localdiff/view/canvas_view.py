@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from localdiff.view.canvas_state import CanvasState, state_of
 from localdiff.view.cells import Cell, CellMaker
-from localdiff.view.flow import COMMITTED, Page, lay_out, window
+from localdiff.view.draft import DraftCells
+from localdiff.view.flow import Page, lay_out, window
 from localdiff.view.layout import Layout, Size, Tier, layout_of, tier_of
 from localdiff.view.margins import footer_row, header_rows, legend_row, prompt_row, status_row
 from localdiff.view.palette import Palette
@@ -64,6 +66,7 @@ class CanvasView:
     def __init__(self, *, pieces: Pieces, palette: Palette) -> None:
         self._palette = palette
         self._cells = CellMaker(pieces=pieces, palette=palette)
+        self._draft = DraftCells(self._cells)
         self._layout: tuple[tuple[object, ...], Layout] | None = None
         self._final = _Final()
 
@@ -109,23 +112,22 @@ class CanvasView:
     def _final_text(self, text: str, columns: int) -> _Final:
         """Final text, laid out once per block: there may be much of it, and no step changes it."""
         cells = self._cells.committed(text)
-        page = lay_out(cells, range(len(cells)), columns)
-        return _Final(cells=cells, starts=page.first_positions, indents=page.indents)
+        page = lay_out(cells, columns)
+        return _Final(cells=cells, starts=page.starts, indents=page.indents)
 
     def _body(self, scene: Scene, state: CanvasState, layout: Layout, drawn: Drawn) -> tuple[list[Row], int]:
         final, above, indent = self._final.last(layout.body_rows)
-        draft, positions = self._cells.draft(
+        draft = self._draft.by_position(
             scene.step.argmax_ids if scene.step else (),
             state,
             before=drawn.ids,
             end_ids=scene.end_ids,
             pad_id=scene.run.pad_id if scene.run else None,
         )
-        owners = [COMMITTED] * len(final) + positions
-        page = lay_out([*final, *draft], owners, layout.body_columns, indent=indent)
+        page = lay_out([*final, *chain.from_iterable(draft)], layout.body_columns, indent=indent)
         total, rows = len(page.rows), layout.body_rows
-        unsettled = next((position for position, stage in enumerate(state.stages[: state.end]) if stage), None)
-        focus = total - 1 if unsettled is None else page.row_of(unsettled)
+        unsettled = next((position for position, stage in enumerate(state.stages[: state.end]) if stage), len(draft))
+        focus = page.row_of(len(final) + sum(map(len, draft[: unsettled + 1])) - 1)
         top = window(total, focus, rows, drawn.top)
         prefix = Span(layout.prefix, text_width(layout.prefix), self._palette.chrome)
         shown = self._in_sight(page, top, rows, above)

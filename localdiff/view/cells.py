@@ -1,18 +1,15 @@
-"""Cells of token ids: what the positions of a canvas show, at each stage of certainty.
+"""Cells of texts and token ids, at each stage of certainty.
 
-Knows pieces, special tokens, bytes and newlines; knows nothing about rows or terminals. A cell is the
-smallest thing that the flow moves to another row. Cells are cached by id and stage, because the same few
-thousand pieces come back in every frame.
+Knows pieces, special tokens, bytes and newlines; knows nothing about canvases, rows or terminals. A cell is the
+smallest thing that the flow moves to another row.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
-from localdiff.view.canvas_state import CanvasState
 from localdiff.view.line_breaks import CLOSING
 from localdiff.view.palette import LEANING, NOISE, SETTLED, Palette
 from localdiff.view.pieces import Pieces
@@ -32,7 +29,6 @@ from localdiff.view.widths import (
 CHUNK_COLUMNS = 8
 MAX_SIGN_NAME = 14
 MAX_PIECE_CHARACTERS = 256
-_CACHE_LIMIT = 40_000
 
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 _WORDS = re.compile(r" ?[^ ]+| +")
@@ -81,80 +77,21 @@ def sign_name(piece: str) -> str:
 
 
 class CellMaker:
-    """Turns positions of a canvas into cells in one palette.
+    """Makes cells in one palette.
 
     Attributes:
         noise: the cell of a position about which nothing is known: always equal, so noise never moves the page.
         end: the sign that nothing follows.
-        token: `_token`, but for cells that it has made before.
     """
 
     def __init__(self, *, pieces: Pieces, palette: Palette) -> None:
         self._pieces = pieces
         self._palette = palette
-        self.token = lru_cache(_CACHE_LIMIT)(self._token)
         noise = palette.glyphs.noise
         self.noise = _spaced(Span(noise, text_width(noise), palette.stages[NOISE]))
         self.end = self._sign_cell("end")
 
-    def draft(
-        self,
-        ids: Sequence[int],
-        state: CanvasState,
-        *,
-        before: Sequence[int] | None,
-        end_ids: tuple[int, ...],
-        pad_id: int | None,
-    ) -> tuple[list[Cell], list[int]]:
-        """The cells of a canvas: noise is all alike, padding shows nothing, and nothing follows the end of turn.
-
-        Args:
-            ids: the draft, one id per position, or none for untouched noise; ignored where the stage is noise.
-            state: stages and end of the draft.
-            before: the draft that is on the screen; what differs from it is marked. None marks nothing.
-            pad_id: id that shows nothing.
-
-        Returns:
-            Cells, and for each of them the position that it belongs to.
-        """
-        if not ids:
-            return [self.noise] * len(state.stages), list(range(len(state.stages)))
-        cells: list[Cell] = []
-        owners: list[int] = []
-        stages, noise = state.stages, self.noise
-        position, end = 0, state.end
-        old = ids if before is None else before
-        changed = [was != now for was, now in zip(old[:end], ids[:end], strict=True)]
-        while position < end:
-            stage = stages[position]
-            if stage == NOISE:
-                cells.append(noise)
-                owners.append(position)
-                position += 1
-                continue
-            token = ids[position]
-            piece = self.token(token, stage, changed[position])
-            if piece is None:
-                stop = position + 1
-                while stop < end and stages[stop] != NOISE and self.token(ids[stop], stage, False) is None:
-                    stop += 1
-                for part in self.byte_run(ids[position:stop], stages[position:stop], changed[position:stop]):
-                    cells += part
-                    owners += [position] * len(part)
-                    position += 1
-                continue
-            if token in end_ids:
-                piece = (self.end,)
-            if token != pad_id:
-                cells += piece
-                owners += [position] * len(piece)
-            position += 1
-        if end < len(stages):
-            cells.append(self.end)
-            owners.append(end)
-        return cells, owners
-
-    def _token(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...] | None:
+    def token(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...] | None:
         """The cells of a token, underlined if it has `changed`; None for a byte piece, which is not text by itself."""
         piece = self._pieces.piece(token)
         if self._pieces.is_special(token):

@@ -19,46 +19,43 @@ from localdiff.view.style import Row, blank, row_text
 from localdiff.view.widths import is_mark
 
 MAX_BREAKS_IN_A_ROW = 2
-COMMITTED = -1
 _WIDEST = MAX_SIGN_NAME + 2
 """Columns of the widest cell, for which every row has room."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """Rows of a body and where positions are on them.
+    """Rows of a body and where cells are on them.
 
     Attributes:
         rows: all rows, also those that do not fit the screen.
-        first_positions: the canvas position that each row begins with, or the last one before it on an
-            empty row; `COMMITTED` for rows that begin with final text.
+        starts: the index of each row's first cell.
         indents: indent of each row that continues a line; None for a line's first row.
     """
 
     rows: tuple[Row, ...]
-    first_positions: tuple[int, ...]
+    starts: tuple[int, ...]
     indents: tuple[int | None, ...]
 
-    def row_of(self, position: int) -> int:
-        """Index of the row that a position is on."""
-        return max(0, bisect_right(self.first_positions, position) - 1)
+    def row_of(self, cell: int) -> int:
+        """Index of the row that a cell is on, or would be, were it not left out."""
+        return max(0, bisect_right(self.starts, cell) - 1)
 
 
-def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int, *, indent: int | None = None) -> Page:
+def lay_out(cells: Sequence[Cell], columns: int, *, indent: int | None = None) -> Page:
     """Lay out cells on rows.
 
     Args:
-        owners: the canvas position of each cell, or `COMMITTED`; never decreasing.
         columns: two or more, since a wide character would not fit in less.
         indent: of the first row, if it continues a line.
     """
     if not cells:
-        return Page(rows=((),), first_positions=(COMMITTED,), indents=(indent,))
+        return Page(rows=((),), starts=(0,), indents=(indent,))
     strip = _Strip(_joined(cells))
     places = list(strip.cut(columns, indent))
     return Page(
         rows=tuple([strip.row(*place) for place in places]),
-        first_positions=tuple([owners[start] for start, _, _ in places]),
+        starts=tuple([start for start, _, _ in places]),
         indents=tuple([indent for _, _, indent in places]),
     )
 

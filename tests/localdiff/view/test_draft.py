@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localdiff.view.canvas_state import CanvasState
 from localdiff.view.cells import Cell, CellMaker
+from localdiff.view.draft import DraftCells
 from localdiff.view.palette import DARK, NOISE, SETTLED
 from tests.fakes.canvas import pieces_of
 
 PIECES = (" one", "two", "a\nb", "", "日本", "<0xE2>", "<0x96>", "<0x80>", "<turn>", "<pad>")
 END, PAD = 8, 9
 MAKER = CellMaker(pieces=pieces_of(PIECES.__getitem__, lambda token: token >= END), palette=DARK)
+DRAFT = DraftCells(MAKER)
 
 
 def drawn(ids: list[int], stages: list[int], end: int) -> dict[int, tuple[Cell, ...]]:
     """Cells by position."""
     state = CanvasState(stages=tuple(stages), settled=0, renoised=(False,) * len(ids), end=end)
-    cells, owners = MAKER.draft(ids, state, before=None, end_ids=(END,), pad_id=PAD)
-    assert owners == sorted(owners)
-    return {
-        place: tuple(cell for cell, owner in zip(cells, owners, strict=True) if owner == place)
-        for place in range(len(ids))
-    }
+    cells = DRAFT.by_position(ids, state, before=None, end_ids=(END,), pad_id=PAD)
+    return dict.fromkeys(range(len(ids)), ()) | dict(enumerate(cells))
 
 
 @given(st.lists(st.tuples(st.integers(0, len(PIECES) - 1), st.integers(0, NOISE)), min_size=1, max_size=20), st.data())
@@ -52,5 +53,19 @@ def test_noise_between_bytes_ends_a_character() -> None:
 
 def test_an_untouched_canvas_is_all_noise() -> None:
     state = CanvasState(stages=(NOISE,) * 3, settled=0, renoised=(False,) * 3, end=3)
-    cells, owners = MAKER.draft((), state, before=None, end_ids=(END,), pad_id=PAD)
-    assert (cells, owners) == ([MAKER.noise] * 3, [0, 1, 2])
+    cells = DRAFT.by_position((), state, before=None, end_ids=(END,), pad_id=PAD)
+    assert cells == [(MAKER.noise,)] * 3
+
+
+def test_cells_that_are_kept_go_with_what_made_them() -> None:
+    maker = CellMaker(pieces=pieces_of(PIECES.__getitem__), palette=DARK)
+    draft = DraftCells(maker)
+    state = CanvasState(stages=(SETTLED,), settled=1, renoised=(False,), end=1)
+    draft.by_position((0,), state, before=None, end_ids=(), pad_id=None)
+    gone = weakref.ref(maker)
+    gc.disable()
+    try:
+        del maker, draft
+        assert gone() is None
+    finally:
+        gc.enable()

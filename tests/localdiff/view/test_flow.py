@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localdiff.view.cells import Cell, CellMaker
-from localdiff.view.flow import COMMITTED, Page, lay_out, window
+from localdiff.view.flow import Page, lay_out, window
 from localdiff.view.palette import DARK, SETTLED
 from localdiff.view.style import row_text, row_width
 from localdiff.view.word_wrap import wrapped
@@ -18,14 +18,12 @@ from tests.fakes.canvas import pieces_of
 MAKER = CellMaker(pieces=pieces_of(lambda token: ""), palette=DARK)
 
 
+def cells_of(pieces: list[str]) -> list[Cell]:
+    return [cell for piece in pieces for cell in MAKER.text(piece, SETTLED, False)]
+
+
 def page(pieces: list[str], columns: int) -> Page:
-    cells: list[Cell] = []
-    owners: list[int] = []
-    for position, piece in enumerate(pieces):
-        made = MAKER.text(piece, SETTLED, False)
-        cells += made
-        owners += [position] * len(made)
-    return lay_out(cells, owners, columns)
+    return lay_out(cells_of(pieces), columns)
 
 
 def rows(pieces: list[str], columns: int) -> list[str]:
@@ -41,7 +39,7 @@ def test_blanks_of_their_own_are_left_out_where_a_row_ends() -> None:
     assert rows(["one", " ", "3", "4"], 5) == ["one", "34"]
     assert rows(["one", "  ", " ", " two"], 4) == ["one", "two"]
     assert rows(["one", "\n", "  ", "x"], 4) == ["one", "  x"], "those that begin a line stay"
-    assert page(["one", " ", "3"], 4).first_positions == (0, 2)
+    assert page(["one", " ", "3"], 4).starts == (0, 2)
 
 
 def test_pieces_of_one_word_move_together() -> None:
@@ -101,17 +99,17 @@ texts = st.lists(st.tuples(marks, words).map("".join), max_size=5).map("\n".join
 @given(texts, st.integers(36, 60))
 def test_rows_are_those_of_final_text(text: str, columns: int) -> None:
     cells = MAKER.committed(text)
-    shown = [row_text(row) for row in lay_out(cells, range(len(cells)), columns).rows]
+    shown = [row_text(row) for row in lay_out(cells, columns).rows]
     assert shown == wrapped(text, columns + 1).split("\n")
 
 
 @given(texts, st.integers(17, 60))
 def test_rows_are_the_same_where_those_before_are_left_out(text: str, columns: int) -> None:
     cells = MAKER.committed(text)
-    whole = lay_out(cells, range(len(cells)), columns)
-    for index, (start, indent) in enumerate(zip(whole.first_positions, whole.indents, strict=True)):
+    whole = lay_out(cells, columns)
+    for index, (start, indent) in enumerate(zip(whole.starts, whole.indents, strict=True)):
         rest = cells[start:]
-        assert lay_out(rest, range(len(rest)), columns, indent=indent).rows == whole.rows[index:]
+        assert lay_out(rest, columns, indent=indent).rows == whole.rows[index:]
 
 
 def test_a_mark_joins_the_letter_before_it_and_nothing_else() -> None:
@@ -132,20 +130,20 @@ def test_no_row_is_too_wide_for_a_terminal_that_gives_vowel_signs_a_column_of_th
 
 
 def test_no_cells_make_one_empty_row() -> None:
-    assert lay_out([], [], 10) == Page(rows=((),), first_positions=(COMMITTED,), indents=(None,))
+    assert lay_out([], 10) == Page(rows=((),), starts=(0,), indents=(None,))
 
 
-def test_rows_know_their_positions() -> None:
+def test_rows_know_their_cells() -> None:
     shown = page(["one", " two", " three", " four"], 9)
-    assert [shown.row_of(position) for position in range(4)] == [0, 0, 1, 2]
+    assert [shown.row_of(cell) for cell in range(4)] == [0, 0, 1, 2]
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(4, 20))
-def test_a_row_knows_the_position_that_it_begins_with(words: list[bool], columns: int) -> None:
+def test_a_row_knows_the_cell_that_it_begins_with(words: list[bool], columns: int) -> None:
     pieces = [f" {position:02}" if is_word else "\n" for position, is_word in enumerate(words)]
     shown = page(pieces, columns)
     begun = [row_text(row).split(" ")[0][:2] for row in shown.rows]
-    assert begun == [pieces[position].strip(" ").replace("\n", "↵") for position in shown.first_positions]
+    assert begun == [pieces[position].strip(" ").replace("\n", "↵") for position in shown.starts]
 
 
 PIECE = st.sampled_from(
@@ -161,7 +159,7 @@ def test_rows_never_overflow_and_lose_nothing_but_space(pieces: list[str], colum
     laid = "".join(row_text(row) for row in shown.rows).translate(signs)
     given_ = "".join(cell.span.text for piece in pieces for cell in MAKER.text(piece, SETTLED, False)).translate(signs)
     assert laid == given_
-    assert list(shown.first_positions) == sorted(shown.first_positions)
+    assert list(shown.starts) == sorted(shown.starts)
 
 
 @pytest.mark.parametrize(
