@@ -25,10 +25,10 @@ STOPPING = "stopping after this step"
 _FIGURES = re.compile(r"((?:≤|<=)?\d[\d,.]*(?:/(?:≤|<=)?[\d,]+)?)")
 
 
-def _styled(text: str, columns: int, palette: Palette) -> Row:
-    """Figures plain, words faint, cut to `columns`."""
-    parts = enumerate(_FIGURES.split(clip(text, columns)))
-    return tuple(Span(part, text_width(part), PLAIN if index % 2 else palette.chrome) for index, part in parts if part)
+def _styled(text: str, palette: Palette) -> Row:
+    """Figures plain, words faint."""
+    parts = enumerate(_FIGURES.split(text))
+    return tuple([Span(part, text_width(part), PLAIN if at % 2 else palette.chrome) for at, part in parts if part])
 
 
 def _fitting(variants: Sequence[Sequence[str]], columns: int, palette: Palette) -> Row:
@@ -37,8 +37,8 @@ def _fitting(variants: Sequence[Sequence[str]], columns: int, palette: Palette) 
     for parts in variants:
         text = f" {palette.glyphs.dot} ".join(part for part in parts if part)
         if text_width(text) <= columns:
-            break
-    return _styled(text, columns, palette)
+            return _styled(text, palette)
+    return _styled(clip(text, columns), palette)
 
 
 def _rate(scene: Scene, *, long: bool) -> str:
@@ -87,13 +87,13 @@ def prompt_text(scene: Scene) -> str:
 
 def prompt_row(scene: Scene, columns: int, palette: Palette) -> Row:
     """The only row before the first canvas."""
-    return (SPACE, *_styled(prompt_text(scene), columns - 1, palette)) if columns > 1 else ()
+    return (SPACE, *_styled(clip(prompt_text(scene), columns - 1), palette)) if columns > 1 else ()
 
 
 def status_row(scene: Scene, columns: int, palette: Palette) -> Row:
     """A whole scene in one line."""
     if scene.block is None:
-        return _styled(prompt_text(scene), columns, palette)
+        return _styled(clip(prompt_text(scene), columns), palette)
     figures = Figures(scene, state_of(scene), palette)
     if scene.stopping:
         note = figures.rate
@@ -136,7 +136,8 @@ def footer_row(scene: Scene, state: CanvasState, layout: Layout, palette: Palett
     middle = _earlier(scene, layout, palette, room - 4)
     if middle:
         left = (*left, blank(2), *middle)
-    return (*left, blank(max(0, layout.columns - row_width(left) - row_width(right))), *right)
+        room -= 2 + row_width(middle)
+    return (*left, blank(max(0, room)), *right)
 
 
 def _earlier(scene: Scene, layout: Layout, palette: Palette, columns: int) -> Row:
@@ -145,7 +146,7 @@ def _earlier(scene: Scene, layout: Layout, palette: Palette, columns: int) -> Ro
         cut = f"{palette.glyphs.ellipsis} " if len(steps) < len(scene.block_steps) else ""
         text = f"steps {cut}{' '.join(map(str, steps))}"
         if text_width(text) <= columns:
-            return _styled(text, columns, palette)
+            return _styled(text, palette)
         steps = steps[1:]
     return ()
 
