@@ -70,6 +70,8 @@ def _uncertain_form(character: str) -> str:
 
 def uncertain_text(text: str) -> str:
     """`text` in letters, digits, punctuation and CJK only: marks are dropped, the rest becomes `▯`."""
+    if text.isascii() and text.isprintable():
+        return text
     shown: list[str] = []
     for character in text:
         if is_mark(character) and shown:
@@ -80,6 +82,8 @@ def uncertain_text(text: str) -> str:
 
 def settled_text(text: str) -> str:
     """`text` as leaning and settled cells show it: bare emoji, marks on a base, flags as letters."""
+    if text.isascii() and text.isprintable():
+        return text
     shown: list[str] = []
     marks = 0
     for character in text:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,3 +67,10 @@ def test_ascii_keeps_the_width(text: str) -> None:
     safe = settled_text(safe_piece(text))
     assert ascii_text(safe).isascii()
     assert len(ascii_text(safe)) == text_width(safe)
+
+
+@pytest.mark.parametrize("shown", [settled_text, uncertain_text])
+def test_ascii_stays_as_it_is_and_steers_nothing(shown: Callable[[str], str]) -> None:
+    ascii = "".join(map(chr, range(32, 127)))
+    assert shown(ascii) == ascii and shown(ascii + "é") == ascii + "é"
+    assert shown("a\x1b[2Jb") == "a▯[2Jb"
