@@ -73,4 +73,4 @@ def test_ascii_keeps_the_width(text: str) -> None:
 def test_ascii_stays_as_it_is_and_steers_nothing(shown: Callable[[str], str]) -> None:
     ascii = "".join(map(chr, range(32, 127)))
     assert shown(ascii) == ascii and shown(ascii + "é") == ascii + "é"
-    assert shown("a\x1b[2Jb") == "a▯[2Jb"
+    assert "\x1b" not in shown("a\x1b[2Jb")
