@@ -36,7 +36,7 @@ PROMPT = [3, 14, 15, 9, 26, 5]
 OPTIONS = GenerateOptions(seed=5, cap=2, context_size=64)
 SPREAD = Placement(main=CPU, layers=(CPU, CPU, SECOND, SECOND))
 
-Load: TypeAlias = Callable[[Path, Placement], LoadedModel]
+Load: TypeAlias = Callable[..., LoadedModel]
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +49,12 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Load:
     monkeypatch.setattr(choice, "why_unsupported", lambda _: None)
     monkeypatch.setattr(streaming, "MIN_BYTES", 1)
 
-    def loaded(directory: Path, placement: Placement) -> LoadedModel:
+    def loaded(directory: Path, placement: Placement, activations: str = "auto") -> LoadedModel:
         plan = replace(plan_memory(open_weights(directory), CPU, torch.float32, context=64), placement=placement)
         told: list[float] = []
         plan.skeleton.swap()
         plan.skeleton.assign(placement, lambda _, share: told.append(share))
-        expectations = gpu.load_for_gpu(plan, lambda _, share: told.append(share))
+        expectations = gpu.load_for_gpu(plan, lambda _, share: told.append(share), activations)
         assert told == sorted(told)
         assert told[-1] == 1
         network = plan.skeleton.network.requires_grad_(False).eval()
@@ -140,6 +140,16 @@ def test_kernels_are_compared_on_each_device(directories: dict[str, Path], load:
     [(SECOND, [False, False, True, True], "`cpu:0`: it is too old"), (CPU, [True] * 4, " it is too old")],
     ids=["second", "first"],
 )
+def test_each_device_has_its_tiles_and_rounds_activations_where_they_are_to_be(
+    directories: dict[str, Path], load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned: list[torch.device] = []
+    monkeypatch.setattr(gpu, "take_timed_tiles", tuned.append)
+    assert not choice.rounds_activations(load(directories["4bit"], SPREAD).network)
+    assert set(tuned) == {CPU, SECOND}
+    assert choice.rounds_activations(load(directories["4bit"], SPREAD, "int8").network)
+
+
 def test_a_device_without_kernels_computes_plainly_and_without_the_first_none_has_any(
     directories: dict[str, Path],
     load: Load,
