@@ -135,11 +135,6 @@ def test_kernels_are_compared_on_each_device(directories: dict[str, Path], load:
     assert compared == {("layers.0.experts", CPU), ("layers.2.experts", SECOND)}
 
 
-@pytest.mark.parametrize(
-    ("without", "plain", "said"),
-    [(SECOND, [False, False, True, True], "`cpu:0`: it is too old"), (CPU, [True] * 4, " it is too old")],
-    ids=["second", "first"],
-)
 def test_each_device_has_its_tiles_and_rounds_activations_where_they_are_to_be(
     directories: dict[str, Path], load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +145,11 @@ def test_each_device_has_its_tiles_and_rounds_activations_where_they_are_to_be(
     assert choice.rounds_activations(load(directories["4bit"], SPREAD, "int8").network)
 
 
+@pytest.mark.parametrize(
+    ("without", "plain", "said"),
+    [(SECOND, [False, False, True, True], "`cpu:0`: it is too old"), (CPU, [True] * 4, " it is too old")],
+    ids=["second", "first"],
+)
 def test_a_device_without_kernels_computes_plainly_and_without_the_first_none_has_any(
     directories: dict[str, Path],
     load: Load,
