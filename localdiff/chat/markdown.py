@@ -121,11 +121,7 @@ def _laid_out(safe: str, columns: int, *, color: bool, unicode: bool) -> str | N
         width=max(columns - 1, _NARROWEST),
         force_terminal=color,
         color_system="standard" if color else None,
-        no_color=not color,
         legacy_windows=False,
-        markup=False,
-        emoji=False,
-        highlight=False,
         theme=_THEME,
         _environ={},
     )

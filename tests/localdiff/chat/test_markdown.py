@@ -129,6 +129,8 @@ SURPLUS = """\
 def test_what_a_layout_would_lose_is_shown_as_it_is() -> None:
     for text in (">" * 40 + "\nkept\n", SURPLUS):
         assert render(text, 40, color=False) == text
+    assert render(SURPLUS.rstrip(), 40, color=False) == SURPLUS
+    assert render(f"> a\n\n{SURPLUS}", 40, color=False, unicode=False) == f"| a\n\n{SURPLUS}"
     assert render(SURPLUS, 20, color=False) == SURPLUS.replace(" meaning", "\nmeaning"), "but between words"
 
 
