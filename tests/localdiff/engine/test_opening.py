@@ -49,6 +49,7 @@ def test_a_model_is_on_the_device_where_it_was_placed(made: Path, monkeypatch: p
     second, tried, load = torch.device("cuda", 1), list[torch.device](), opening.load_model
 
     def loaded_there(*arguments: Any, **options: Any) -> LoadedModel:
+        assert options["activations"] == "int8"
         loaded = load(*arguments, **options)
         return replace(loaded, placement=replace(loaded.placement, main=second))
 
@@ -61,7 +62,7 @@ def test_a_model_is_on_the_device_where_it_was_placed(made: Path, monkeypatch: p
         made,
         device="cpu",
         dtype="fp32",
-        activations="auto",
+        activations="int8",
         revision=None,
         offline=True,
         context_size=64,
