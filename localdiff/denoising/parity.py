@@ -306,17 +306,17 @@ class _Parity:
         inputs = StepBuffers(canvas, 1, self._dtype, self._device).inputs
         uniforms = self._uniform(canvas)
         inputs[CONTROLS:] = torch.cat((uniforms.view(torch.int32), self._ids(canvas).int()))
-        inputs[TEMPERATURE], inputs[STABILITY], inputs[RULE], inputs[STEP] = bits_of(0.9), 1, RULES["confident"], 2
-        inputs[BOUND], inputs[CONFIDENCE] = (
-            bits_of(canvas / 2),
-            bits_of(math.log(config.vocab_size)),
-        )  # so that it stops
-        old = self._ids(canvas)
+        inputs[TEMPERATURE], inputs[STABILITY], inputs[RULE], inputs[STEP] = bits_of(0.9), 1, RULES["both"], 2
+        inputs[BOUND] = bits_of(canvas / 2)
+        # No mean entropy comes near this, and the last draft is the same: the step stops.
+        inputs[CONFIDENCE] = bits_of(math.log(config.vocab_size))
+        old, draft = self._ids(canvas), logits.argmax(dim=-1)
 
         def read(how: ReadAndDecide) -> tuple[tuple[Tensor, ...], Tensor, list[int]]:
             buffers, copy = StepBuffers(canvas, 1, self._dtype, self._device), logits.clone()
             buffers.inputs.copy_(inputs)
             buffers.canvas.copy_(old)
+            buffers.draft.copy_(draft)
             normalizer = how(copy, buffers, softcap=config.softcap, sampled=True, as_probabilities=as_probabilities)
             rows = buffers.outcome[HEADER:].view(ROWS, canvas)
             mean_entropy = buffers.outcome[MEAN_ENTROPY : MEAN_ENTROPY + 1]

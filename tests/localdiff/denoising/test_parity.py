@@ -306,6 +306,19 @@ def test_a_wrong_number_of_the_header_is_noticed(
         step_parity(model, READING)
 
 
+def test_a_draft_that_never_counts_as_stable_is_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = reading.decide
+
+    def forgetful(stats: LogitStatistics, buffers: StepBuffers) -> None:
+        buffers.draft.fill_(-1)
+        right(stats, buffers)
+
+    only({"statistics of logits"}, monkeypatch)
+    monkeypatch.setattr(reading, "decide", forgetful)
+    with pytest.raises(ParityError, match="^decision of a step: its flags, "):
+        step_parity(model, READING)
+
+
 def test_entropies_that_are_all_a_little_too_high_are_noticed(
     model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch
 ) -> None:
