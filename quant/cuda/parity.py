@@ -33,7 +33,8 @@ Rounding to bf16 stays under a tenth of that, and activations in int8 under a ha
 LARGEST, LARGEST_INT8 = 0.02, 0.05
 """Largest error of a result, relative to its norm, and the same with activations in int8: a fault that is small in
 every number, as a wrong scale is, exceeds it. At the released widths, rounding to bf16 takes 0.3 % of the norm at most,
-experts' table of bytes 0.7 %, and activations in int8 2 %, or 4 % where the columns of an expert's inner rows differ much.
+experts' table of bytes 0.7 %, and activations in int8 2 %, or 4 % where the columns of an expert's inner rows differ
+much.
 """
 FEWEST = 12
 """Fewest rows that show by how much a column's numbers vary, and so by how much they may be off."""
