@@ -126,15 +126,19 @@ def use_cuda_modules(
                 # Torch caches what was used meanwhile, mostly by the plain module, in pieces that fit nothing else.
                 torch.cuda.empty_cache()
             paths[kind].append(fast.path)
-            expected = partial(
-                Expectation,
-                part=fast.part,
-                name=f"{path} ({fast.path})",
-                device=part.device,
-                largest=LARGEST_INT8 if rounds_activations(fast) else LARGEST,
-                present=part.present,
-            )
-            expectations.setdefault(format_, [expected(fast=fast, call=call) for call in calls])
+            if calls:
+                expectations[format_] = [
+                    Expectation(
+                        part=fast.part,
+                        name=f"{path} ({fast.path})",
+                        fast=fast,
+                        call=call,
+                        device=part.device,
+                        largest=LARGEST_INT8 if rounds_activations(fast) else LARGEST,
+                        present=part.present,
+                    )
+                    for call in calls
+                ]
     return CudaChoice(
         paths=tuple(
             f"{kind} ({kind_paths.count(path)}): {path}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import statistics
 from collections.abc import Callable
 from typing import Any
@@ -63,6 +64,7 @@ def test_a_small_model_is_measured(recipe: str, dtype: str) -> None:
 
 def test_context_longer_than_a_window_and_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localdiff.bench.step.measure.PREFILL_CHUNK", 8)
+    monkeypatch.setattr("localdiff.bench.step.measure.PREFILL_SECONDS", math.inf)
     subject, told = small_subject(), list[str]()
     stopwatch = Stopwatch(subject, context=20, progress=told.append)
     timings = stopwatch.measure(1)
