@@ -422,7 +422,7 @@ blocks = st.sampled_from(
         "---\n",
     ]
     + ["10. ten\n   - a\n11. b\n", "2. b\n  * c\n    d\n", "10. d\n\n   - e\n\n     f\n", " - g\n"]
-    + ["- a\n- b\n* c\n", "9. x\n10. y\n\n11. z\n", "1. x\n1. y\n2. z\n2. z\n", "$$\n- a *b*\n- _c_\n$$\n"]
+    + ["- a\n- b\n* c\n", "9. x\n10. y\n\n11. z\n", "1. x\n1. y\n2. z\n2. z\n", "\n$$\n- a *b*\n- _c_\n$$\n"]
     + ["- a\n  - b\n\n    inner\n", "    indented\n", "  text\n", "| a | b |\n|---|---|\n| 1 | 2 |\n", "```\nopen\n"]
 )
 documents = st.lists(st.tuples(blocks, st.sampled_from(["", "\n", "\n\n"])).map("".join), max_size=8).map("".join)
