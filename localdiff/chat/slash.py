@@ -20,6 +20,7 @@ PROMPT, CONTINUATION = ">>> ", "... "
 
 QUOTES = '"""'
 """A message that begins with these spans any number of lines, until a line ends with them."""
+_CLOSING = re.compile(rf"{QUOTES}[ \t]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,14 +153,13 @@ def is_command(text: str) -> bool:
 def is_open(text: str) -> bool:
     """Whether a message in triple quotes still waits for its end."""
     start = text.lstrip()
-    if not start.startswith(QUOTES):
-        return False
-    return not start[len(QUOTES) :].rstrip().endswith(QUOTES)
+    return start.startswith(QUOTES) and not _CLOSING.search(start, len(QUOTES))
 
 
 def unquoted(text: str) -> str:
     """A message without the triple quotes around it, if it has them."""
     inner = text.strip()
-    if not inner.startswith(QUOTES) or is_open(text):
+    closing = _CLOSING.search(inner, len(QUOTES)) if inner.startswith(QUOTES) else None
+    if closing is None or closing.end() < len(inner):  # such as pasted code, which may begin with a docstring
         return text
-    return inner[len(QUOTES) : -len(QUOTES)].strip("\n")
+    return inner[len(QUOTES) : closing.start()].strip("\n")

@@ -24,6 +24,7 @@ from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.keyboard import KeyboardReader
 from localdiff.chat.line_display import SeparateCharacters
 from localdiff.chat.pastes import LONG, WIDE, Pastes
+from localdiff.chat.slash import unquoted
 
 ENTER, ALT_ENTER, CTRL_J, TAB, UP = "\r", "\x1b\r", "\n", "\t", "\x1b[A"
 CTRL_C, CTRL_D, CTRL_G, CTRL_R, CTRL_Z, HOME = "\x03", "\x04", "\x07", "\x12", "\x1a", "\x01"
@@ -130,6 +131,14 @@ def test_enter_always_sends_a_command(typed: TypedReader, line: str) -> None:
 
 def test_an_open_quote_goes_on_until_it_is_closed(typed: TypedReader) -> None:
     assert typed(f'"""one{ENTER}two{ENTER}"""{ENTER}') == '"""one\ntwo\n"""'
+
+
+def test_pasted_code_that_begins_with_a_docstring_is_whole(typed: TypedReader) -> None:
+    for code in ('"""What it does."""\nimport os', '"""\nWhat it does.\n"""\nimport os', '"""a"""\nb = """\nc\n"""'):
+        assert typed(f"{pasted(code)}{ENTER}") == code
+        assert unquoted(code) == code
+    assert unquoted('"""\none\ntwo\n""" ') == "one\ntwo"
+    assert unquoted('"""one"""') == "one"
 
 
 @pytest.mark.parametrize("code", ["\x1b[31m", "\x1b[0m", "\x1b[38;5;1m", "\x1b[<0;1;2M", "\x1b[M !!"])
