@@ -21,7 +21,8 @@ def remark_on(reply: Reply, output: Output, *, replaces: bool, context: int, roo
     """
     stream = output.stderr
     if reply.reason == "cancelled":
-        stream.say(stopped(reply.where, len(reply.ids) if reply.is_kept else 0))
+        tokens = len(reply.ids) if reply.stats is None else reply.stats.tokens
+        stream.say(stopped(reply.where, tokens if reply.is_kept else 0))
     elif reply.is_empty:
         stream.say("The reply is still empty. `/retry` tries again, `/edit` changes your message.")
     elif not reply.is_kept and reply.stats is not None:

@@ -106,7 +106,7 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None) -> in
         _greet(state, model.engine.identity, opened)
         try:
             Chat(state, reader).run()
-        except Exception:  # such as of a GPU that failed: what helps is to start again, and to continue there
+        except (Exception, KeyboardInterrupt):  # a GPU that failed, or a second Ctrl-C: to start again may help
             with suppress(ResourceError, OSError):
                 _say_how_to_continue(state)
             raise

@@ -262,6 +262,7 @@ def test_a_second_ctrl_c_leaves_at_once_and_keeps_what_was_committed(chats: Chat
     chat.type(CTRL_C)
     assert chat.finish() == 130
     assert "First part, done." in chat.lines()
+    assert any(line.endswith("`localdiff chat -c` continues it.") for line in chat.lines())
     assert not chat.screen.cursor.hidden
     assert RESTORE in chat.raw.decode(errors="replace")
     assert chats.session()[1]["answer"] == "First part, done."
