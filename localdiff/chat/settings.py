@@ -213,7 +213,7 @@ def _hyphenated(word: str) -> str:
 
 
 def _unknown(name: str) -> UsageError:
-    near = get_close_matches(name, names(), 1)
+    near = [one for one in names() if one.startswith(name)] or get_close_matches(name, names(), 1)
     hint = f"did you mean `/set {near[0]}`?" if near else "`/set` lists all settings"
     return UsageError(f"there is no setting `{name:.60}`", hint)
 

@@ -301,10 +301,12 @@ class Engine:
         config, size = self.model.config, self.context_size(options)
         ids = self.prompt_ids(prompt, options)
         if len(ids) >= size:
-            shorten = f"shorten the prompt: {size:,} is the most that this model takes"
+            most = config.max_positions
             raise ContextError(
                 f"the prompt has {len(ids):,} tokens and the context holds {size:,}, the answer included",
-                shorten if size == config.max_positions else "raise `--context`, or shorten the prompt",
+                f"shorten the prompt: {most:,} is the most that this model takes"
+                if len(ids) >= most
+                else "raise `--context`, or shorten the prompt",
             )
         seed = secrets.randbits(DRAWN_SEED_BITS) if options.seed is None else options.seed
         room = size - len(ids)

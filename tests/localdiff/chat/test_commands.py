@@ -81,6 +81,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/set t-min warm", f"error: `t-min warm` must be a number{UNCHANGED}"),
         ("/set live maybe", f"error: `live maybe` must be one of auto, on, off, line{UNCHANGED}"),
         ("/set stpes 3", "error: there is no setting `stpes`\nhint: did you mean `/set steps`?"),
+        ("/set temp 0.5", "error: there is no setting `temp`\nhint: did you mean `/set temperature`?"),
         (
             "/set file x",
             "error: there is no setting `file`\nhint: `/file` is a command of its own: send text files "

@@ -142,9 +142,13 @@ def test_the_model_may_hold_less_than_the_context_that_was_asked_for(tmp_path: P
     with pytest.raises(UsageError, match="the prompt has 30 tokens and the context holds 30") as caught:
         run(short, [2] * 30)
     assert caught.value.hint == "shorten the prompt: 30 is the most that this model takes"
-    with pytest.raises(UsageError, match="the prompt has 30 tokens and the context holds 20") as caught:
-        run(short, [2] * 30, context_size=20)
-    assert caught.value.hint == "raise `--context`, or shorten the prompt"
+    for length, hint in (
+        (29, "raise `--context`, or shorten the prompt"),
+        (30, "shorten the prompt: 30 is the most that this model takes"),
+    ):
+        with pytest.raises(UsageError, match=f"the prompt has {length} tokens and the context holds 20") as caught:
+            run(short, [2] * length, context_size=20)
+        assert caught.value.hint == hint
 
 
 def test_a_prompt_that_cannot_fit_is_refused_before_it_is_tokenized(
