@@ -90,7 +90,7 @@ def step_command(
     """Time one denoise step, and show where the time goes.
 
     Prints the time of every part of a step next to the best that this machine can do, tokens per second at several
-    numbers of steps, prefill, memory and load time; a line of JSON comes last.
+    numbers of steps, prefill, memory and load time. In a pipe or a file, a line of JSON comes last.
     """
     streams = decide_streams(context, quiet=quiet)
     request = StepRequest(

@@ -115,7 +115,7 @@ def measure(
 
 
 def bench_step(request: StepRequest, output: Output) -> int:
-    """Measure a step and print the figures: a table, and one line of JSON last."""
+    """Measure a step and print the figures: a table, and then a line of JSON, which would push it off a screen."""
     output.stdout.require()
     with status_line(output) as status:
         confirm: ConfirmDownload = confirm_silently
@@ -126,8 +126,9 @@ def bench_step(request: StepRequest, output: Output) -> int:
 
     if not request.json:
         output.stdout.write(table(report, output.stdout.columns) + "\n")
-    command = " ".join(shell_word(word) for word in ("localdiff", *sys.argv[1:]))
-    output.stdout.write(json_line(report, command) + "\n")
+    if request.json or not output.stdout.terminal:
+        command = " ".join(shell_word(word) for word in ("localdiff", *sys.argv[1:]))
+        output.stdout.write(json_line(report, command) + "\n")
     return 0
 
 

@@ -80,6 +80,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[StepRequest]:
     return requests
 
 
+def test_a_terminal_shows_the_table_alone(cli: Cli, asked: list[StepRequest]) -> None:
+    shown = cli("bench", "step", "--device", "cpu", terminals="stdout").stdout
+    assert "random weights in the shapes of google/diffusiongemma-26B-A4B-it" in shown
+    assert "{" not in shown
+    assert "{" in cli("bench", "step", "--device", "cpu", "--json", terminals="stdout").stdout
+
+
 def test_a_table_and_a_line_of_json_last(cli: Cli, asked: list[StepRequest]) -> None:
     result = cli("bench", "step", "--context", "99", "--steps", "4", "--layers", "8", "--device", "cpu")
     assert result.code == 0
