@@ -85,7 +85,7 @@ def _below(report: Report) -> Iterator[str]:
         yield "Self-conditioning may take longer where predictions are less sure, that is, where they have more nats."
     if subject.is_cut:
         yield "Bytes, operations and floors are those of all layers; memory and the time to load are not."
-    if report.step < report.floor or report.commit < report.commit_floor:
+    if min(report.step, report.together) < report.floor or report.commit < report.commit_floor:
         yield "A time below its floor: ceilings are the best of a few short trials, which other work may have slowed."
 
 

@@ -130,6 +130,8 @@ def test_a_time_below_its_floor_is_explained() -> None:
     assert "below its floor" not in table(figures)
     assert "A time below its floor" in table(dataclasses.replace(figures, step=0.99 * figures.floor))
     assert "A time below its floor" in table(dataclasses.replace(figures, commit_floor=1.01 * figures.commit))
+    quicker = [dataclasses.replace(part, seconds=0.9 * part.floor) for part in figures.parts]
+    assert "A time below its floor" in table(dataclasses.replace(figures, parts=type(figures.parts)(quicker)))
 
 
 def test_figures_for_layers_that_were_left_out() -> None:
