@@ -37,12 +37,33 @@ def remark_on(reply: Reply, output: Output, *, replaces: bool, context: int, roo
         width, dot = stream.room, stream.dot()
         stream.say(footer(reply.stats, context=context, width=width, dot=dot, new_tokens=reply.new_tokens), DIM)
     used = reply.stats.prompt_tokens + reply.stats.tokens
-    if reply.reason == "context_full":
-        output.hint(context_full(context, room_hint))
-    elif reply.is_kept and used >= CROWDED * context:
+    if reply.is_kept and reply.reason != "context_full" and used >= CROWDED * context:
         stream.say(f"context {100 * used // context} % full; /undo or /clear frees space", YELLOW)
+    if (hint := _hint_at_limit(reply, context, room_hint)) is not None:
+        output.hint(hint)
+
+
+def warn_of(reply: Reply, output: Output, *, context: int, room_hint: str) -> None:
+    """Warns whatever reads the answers, and gets no remarks, of one that is missing or was cut at a limit.
+
+    It would take the next answer for the missing one, and the cut one for whole.
+    """
+    hint = _hint_at_limit(reply, context, room_hint)
+    if reply.fault is not None:
+        output.warning(f"the reply {reply.fault}")
+    elif hint is not None:
+        output.warning("the answer is incomplete")
+    if hint is not None:
+        output.hint(hint)
+
+
+def _hint_at_limit(reply: Reply, context: int, room_hint: str) -> str | None:
+    """At which limit a reply was cut, and what can be done about it; None if it was not cut."""
+    if reply.reason == "context_full":
+        return context_full(context, room_hint)
     if reply.reason == "length":
-        output.hint(limit_reached("max-tokens", reply.max_tokens, "`/set max-tokens N` allows longer answers"))
+        return limit_reached("max-tokens", reply.max_tokens, "`/set max-tokens N` allows longer answers")
+    return None
 
 
 def _unsettled(blocks: tuple[int, ...], max_steps: int) -> str:

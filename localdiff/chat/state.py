@@ -15,7 +15,7 @@ from typing import Any
 from localdiff.chat.editor import edit_text
 from localdiff.chat.interfaces import ChatModel, LastRun, SaveTrace
 from localdiff.chat.interrupts import Interrupts
-from localdiff.chat.remarks import remark_on
+from localdiff.chat.remarks import remark_on, warn_of
 from localdiff.chat.reply_runner import ReplyRunner
 from localdiff.chat.session import Attachment, Session, Turn, content_of, stamp
 from localdiff.chat.session_store import SessionStore
@@ -263,10 +263,9 @@ class ChatState:
         return self._save_error()
 
     def _remark_on(self, reply: Reply, *, replaces: bool) -> None:
-        """Print the remarks under a reply; where they are not wanted, only a warning about one without an answer."""
-        if not self.output.notes:
-            if reply.fault is not None:  # whatever reads the answers would take the next one for this one
-                self.output.warning(f"the reply {reply.fault}")
-            return
-        stats = self.settings.display.stats
-        remark_on(reply, self.output, replaces=replaces, context=self.context, room_hint=self.room_hint, stats=stats)
+        """Print the remarks under a reply; where they are not wanted, only a warning if its answer is not all there."""
+        context, hint, stats = self.context, self.room_hint, self.settings.display.stats
+        if self.output.notes:
+            remark_on(reply, self.output, replaces=replaces, context=context, room_hint=hint, stats=stats)
+        else:
+            warn_of(reply, self.output, context=context, room_hint=hint)

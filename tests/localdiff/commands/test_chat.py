@@ -14,7 +14,8 @@ from localdiff.commands.live import LiveOptions
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions
 from localdiff.options import CONTEXT_SIZE, GenerateOptions
-from tests.fakes.chat_model import ScriptedChatModel
+from tests.fakes.chat_model import Said, ScriptedChatModel
+from tests.fakes.engine import Block
 from tests.screens.processes import Cli
 
 
@@ -137,3 +138,23 @@ def test_a_session_remembers_its_model(cli: Cli, monkeypatch: pytest.MonkeyPatch
     assert cli("chat", "-c", stdin=b"Hi\n").code == 0
     assert cli("chat", "-c", "-m", "other", stdin=b"Hi\n").code == 0
     assert models == ["owner/name", "scripted", "other"]
+
+
+def test_what_reads_answers_from_a_pipe_is_warned_of_those_that_were_cut(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChatModel(
+        replies=[
+            Said(blocks=(Block(text="Once"),), reason="length"),
+            Said(blocks=(Block(text="upon"),), reason="context_full"),
+            Said(blocks=(Block(text="a time."),)),
+        ]
+    )
+    monkeypatch.setattr(command, "load_chat_model", lambda *_: model)
+    done = cli("chat", "-m", "demo", "--max-tokens", "32", stdin=b"Hi\nHi\nHi\n")
+    assert (done.code, done.stdout) == (0, "Once\nupon\na time.\n")
+    warning = "warning: the answer is incomplete\nhint: "
+    assert done.stderr == (
+        f"{warning}reached max-tokens 32; `/set max-tokens N` allows longer answers\n"
+        f"{warning}the context of 8,192 tokens is full; `/undo` or `/clear` frees space, `/set context N` makes more\n"
+    )
