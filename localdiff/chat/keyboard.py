@@ -154,7 +154,10 @@ class KeyboardReader:
 
         keys.add("tab", filter=typing)(self._offering.complete)
 
+        # The latter two send the line also in prompt-toolkit, which knows nothing of folded pastes.
         @keys.add("enter", filter=typing)
+        @keys.add("c-o", filter=typing)
+        @keys.add("escape", "#", filter=typing)
         def _enter(event: KeyPressEvent) -> None:
             text = self._pastes.unfold(event.current_buffer.text)
             if (self._multiline() and not is_command(text)) or is_open(text):

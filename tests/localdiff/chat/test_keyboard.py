@@ -158,10 +158,11 @@ def test_a_paste_is_one_message(typed: TypedReader) -> None:
     assert typed(pasted("one\r\ntwo\rthree\n") + "!" + ENTER) == "one\ntwo\nthree\n!"
 
 
-def test_a_long_paste_is_folded_in_the_line_and_whole_in_the_message(typed: TypedReader) -> None:
+@pytest.mark.parametrize("send", [ENTER, "\x0f", "\x1b#"], ids=["Enter", "Ctrl-O", "Alt-#"])
+def test_a_long_paste_is_folded_in_the_line_and_whole_in_the_message(typed: TypedReader, send: str) -> None:
     text = "\n".join(f"line {number}" for number in range(143))
     other = text.replace("line", "row")
-    assert typed(f"see {pasted(text)} and {pasted(other)}{ENTER}") == f"see {text} and {other}"
+    assert typed(f"see {pasted(text)} and {pasted(other)}{send}") == f"see {text} and {other}"
     assert typed.history.get_strings() == [f"see {text} and {other}"]
 
 
