@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
+from localdiff.chat import settings
 from localdiff.view.sanitize import safe_text
 
 PROMPT, CONTINUATION = ">>> ", "... "
@@ -83,7 +84,6 @@ _ELSEWHERE = {
     "history": "Did you mean /show?",
     "export": "Did you mean /copy or /trace?",
     "temp": "Did you mean /set temperature?",
-    "temperature": "Did you mean /set temperature?",
     "model": "The model is chosen at the start: localdiff chat -m MODEL.",
 }
 """Commands of other programs → what does the same here; by its letters, a word may resemble something else."""
@@ -129,6 +129,8 @@ def parse(line: str) -> Message | Command | Unknown | None:
         return Message(line)
     if advice := _ELSEWHERE.get(word.lower()):
         return Unknown(word, advice)
+    if word.lower() in settings.names():
+        return Unknown(word, f"Did you mean /set {word.lower()}?")
     near = get_close_matches(word.lower(), filter(str.isalpha, BY_WORD), 1)
     otherwise = "/help lists commands; // instead of / sends the line."
     return Unknown(word, f"Did you mean /{near[0]}?" if near else otherwise)

@@ -143,6 +143,9 @@ def test_a_narrow_terminal_breaks_no_word_of_what_is_said_and_nothing_that_someb
         ("/history", "Did you mean /show?"),
         ("/export", "Did you mean /copy or /trace?"),
         ("/temp 0.5", "Did you mean /set temperature?"),
+        ("/temperature 0.5", "Did you mean /set temperature?"),
+        ("/Max-Tokens 9", "Did you mean /set max-tokens?"),
+        ("/think", "Did you mean /set think?"),
         ("/model demo", "The model is chosen at the start: localdiff chat -m MODEL."),
     ],
 )
