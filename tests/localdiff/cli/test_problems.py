@@ -124,7 +124,7 @@ from tests.screens.processes import Cli
             "`-f` is given 2 times",
             "it takes one FILE: a pipe gives several, as in `cat A B | localdiff run '…'`",
         ),
-        (["run", "--stop", "a"], "no such option `--stop`", "`localdiff run --help` shows what it takes; a prompt that"),
+        (["run", "--stop", "a"], "no such option `--stop`", "`localdiff run --help` shows what it takes; a prompt"),
         (
             ["bench", "quality", "-m", "demo", "-m", "demo-4bit"],
             "no such option `-m`",
