@@ -197,12 +197,19 @@ class LargeFile:
             retry_on_status_codes=(408, 429),  # it waits as long as the Hub asks for
         ) as response:
             hf_raise_for_status(response)
-            if had and response.status_code != 206:  # a server without ranges
+            is_rest = response.status_code == 206  # not from a server without ranges
+            # What is here outlives an answer that is not the file, such as the page of a firewall.
+            if (length := response.headers.get("Content-Length")) and "Content-Encoding" not in response.headers:
+                self._require_size(int(length) + (had if is_rest else 0))
+            if had and not is_rest:
                 file.seek(0)
                 file.truncate()
                 bar.update(-had)
             for piece in response.iter_bytes():
                 file.write(piece)
                 bar.update(len(piece))
-        if file.tell() != self.nbytes:
-            raise OSError(f"`{self.name}` came with {file.tell()} bytes in place of {self.nbytes}")
+        self._require_size(file.tell())
+
+    def _require_size(self, nbytes: int) -> None:
+        if nbytes != self.nbytes:
+            raise OSError(f"`{self.name}` comes with {nbytes} bytes in place of {self.nbytes}")

@@ -55,6 +55,7 @@ class Repository:
         says: kind of request (`api`, `resolve`) → the commit that answers claim, whichever was asked for.
         xet: where `hf_xet` is sent for large files: `URL/xet` of this server, or an address where nobody listens.
         listing: the answer of something that is not the Hub, in place of the list of files.
+        page: the same in place of large files.
     """
 
     files: dict[str, bytes]
@@ -81,6 +82,7 @@ class Repository:
     says: dict[str, str] = field(default_factory=dict)
     xet: str | None = None
     listing: bytes | None = None
+    page: bytes | None = None
 
 
 @dataclass
@@ -148,6 +150,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(repository.status)
         if repository.statuses.get(kind):
             return self._refuse(repository.statuses[kind].pop(0))
+        if kind == "cdn" and repository.page is not None:
+            return self._body(repository.page, "text/html")
         if kind == "cdn":
             return self._content(repository, rest[0], body)
         wanted = rest[1] if len(rest) > 1 else "main"

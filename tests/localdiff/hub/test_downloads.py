@@ -343,6 +343,17 @@ def test_what_was_left_and_is_no_part_of_the_file_is_fetched_anew(
     assert not unfinished.exists()
 
 
+def test_a_page_of_a_firewall_takes_nothing_of_what_was_left(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
+    left, repository = leave(tmp_path / BLOBS, FILES[FIRST][:900_000]), server.repositories["owner/model"]
+    repository.page = b"<html>blocked"
+    with pytest.raises(WeightsError, match=f"`owner/model` could not be fetched: `{FIRST}` comes with 13 bytes"):
+        first_of(look_up("owner/model"), log)
+    assert left.read_bytes() == FILES[FIRST][:900_000]
+    repository.page = None
+    assert first_of(look_up("owner/model"), log).read_bytes() == FILES[FIRST]
+    assert server.sent < 200_000
+
+
 def test_what_was_left_whole_and_not_hashed_is_hashed_and_not_fetched(
     server: Hub, log: DownloadLog, tmp_path: Path
 ) -> None:
