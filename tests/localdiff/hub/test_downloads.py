@@ -97,8 +97,7 @@ def test_files_of_a_directory_of_our_own_are_not_in_the_cache(server: Hub, log: 
 
 
 def test_which_file_comes_is_told_before_any_of_it_is_there(server: Hub, log: DownloadLog) -> None:
-    # the client reports bytes in steps of 10 MiB: all of this file at once, after seconds
-    server.repositories["owner/model"].pace = 2.0
+    server.repositories["owner/model"].stalls = {FIRST: [0] * 9}
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:
         downloads.prefetch([FIRST])
         wait_until(lambda: FIRST in log.bytes)
@@ -268,7 +267,7 @@ def test_a_file_that_was_on_its_way_goes_on_in_the_next_run(
     blobs, sha256 = tmp_path / BLOBS, hashlib.sha256(content).hexdigest()
     unfinished = unfinished_file(blobs, sha256)
 
-    def has_begun() -> bool:  # the client writes 10 MiB at a time
+    def has_begun() -> bool:
         return unfinished.exists() and unfinished.stat().st_size > 10_000_000
 
     if how == "killed":
