@@ -163,9 +163,10 @@ class LargeFile:
                 start += len(piece)
                 yield piece
         except Exception as error:
-            reason = error.__cause__ or error
-            _log.info("`hf_xet` failed (%r): `%s` comes by plain HTTP", reason, self.name)
-            if isinstance(error, queue.Empty):  # it would still take its share of a slow line
+            stalled = isinstance(error, queue.Empty)
+            reason = f"nothing came for {STALLED:.0f} s" if stalled else repr(error.__cause__ or error)
+            _log.info("`hf_xet` failed (%s): `%s` comes by plain HTTP", reason, self.name)
+            if stalled:  # it would still take its share of a slow line
                 threading.Thread(target=session.sigint_abort, daemon=True).start()
 
     def _bring(self, session: Any, xet: Any, start: int, arriving: queue.Queue[bytes | BaseException]) -> None:

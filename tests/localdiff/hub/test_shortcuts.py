@@ -143,13 +143,17 @@ def test_hf_xet_that_reaches_nobody_costs_only_speed(server: Hub, monkeypatch: p
     assert server.fetched() == [NAME]
 
 
-def test_hf_xet_that_stalls_is_given_up(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hf_xet_that_stalls_is_given_up(
+    server: Hub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     pytest.importorskip("hf_xet")
+    caplog.set_level(logging.INFO, "localdiff")
     monkeypatch.setattr(large_file, "STALLED", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server.repositories["owner/model"].xet = f"http://127.0.0.1:{silent.getsockname()[1]}"
         fetched_here()
     assert server.fetched() == [NAME]
+    assert "`hf_xet` failed (nothing came for 1 s)" in caplog.text
 
 
 def test_what_hf_xet_has_brought_before_it_hangs_is_kept(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
