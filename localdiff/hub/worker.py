@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import queue
+import re
 import sys
 import threading
 import time
@@ -34,6 +35,9 @@ _log = logging.getLogger(__name__)
 
 INTERVAL = 0.1
 """Seconds between two reports of bytes."""
+
+_ONE_TRY = re.compile(r"'.*' thrown while requesting |Retrying in ")
+"""What the client says of each try; of a line that is down `wait_out_outages` tells, once for several of them."""
 
 
 class Reports:
@@ -63,11 +67,11 @@ class Notes(logging.Handler):
         self._reports = reports
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send the last line, which says what happens now, if it is a warning."""
+        """Send the last line, which says what happens now, if it is a warning of more than one try."""
         if not (lines := record.getMessage().strip().splitlines()):
             return
         text = without_password(lines[-1])
-        if record.levelno >= logging.WARNING:
+        if record.levelno >= logging.WARNING and not _ONE_TRY.match(text):
             self._reports.send(note=text)
         else:
             print(text, file=sys.stderr)

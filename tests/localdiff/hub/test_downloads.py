@@ -20,6 +20,7 @@ from typing import Any
 import httpx2
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
+from huggingface_hub.utils import http_backoff
 
 from localdiff import __version__
 from localdiff.errors import LocaldiffError, WeightsError
@@ -32,7 +33,7 @@ from localdiff.hub.repository import Repository as Found
 from localdiff.hub.retries import OUTAGE_WAITS, wait_out_outages
 from localdiff.hub.worker import Notes, Reports, progress_bar
 from tests.fakes.download_log import DownloadLog
-from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
+from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
 from tests.screens.processes import ROOT, wait_until
 
@@ -476,3 +477,16 @@ def test_a_note_is_the_last_line_of_what_the_client_says(capsys: pytest.CaptureF
     sent = [json.loads(line)["note"] for line in stream.getvalue().splitlines()]
     assert sent == ["Trying again.", "503 from http://****@hub.test/a"]
     assert capsys.readouterr().err == "of interest\n"
+
+
+def test_a_line_that_is_down_is_not_told_of_with_each_try_of_the_client(
+    use_hub: UseHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_hub(nobody())
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    reports = Reports(stream := io.StringIO())
+    monkeypatch.setattr(logging.getLogger("huggingface_hub"), "handlers", [Notes(reports)])
+    with pytest.raises(httpx2.ConnectError):
+        http_backoff("HEAD", nobody(), max_retries=2)
+    assert stream.getvalue() == ""
+    assert "refused' thrown while requesting HEAD" in capsys.readouterr().err
