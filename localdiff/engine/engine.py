@@ -305,7 +305,7 @@ class Engine:
             raise ContextError(
                 f"the prompt has {len(ids):,} tokens and the context holds {size:,}, the answer included",
                 f"shorten the prompt: {most:,} is the most that this model takes"
-                if len(ids) >= most
+                if most is not None and len(ids) >= most
                 else "raise `--context`, or shorten the prompt",
             )
         seed = secrets.randbits(DRAWN_SEED_BITS) if options.seed is None else options.seed
