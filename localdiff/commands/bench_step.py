@@ -115,7 +115,7 @@ def measure(
 
 
 def bench_step(request: StepRequest, output: Output) -> int:
-    """Measure a step and print a table, and a line of JSON after it, except on a terminal, whose screen it would fill."""
+    """Measure a step and print a table, and then, except on a terminal, whose screen it would fill, a line of JSON."""
     output.stdout.require()
     with status_line(output) as status:
         confirm: ConfirmDownload = confirm_silently
