@@ -23,6 +23,7 @@ from localdiff.errors import UsageError, kind_of
 from localdiff.events import Event
 from localdiff.options import GenerateOptions
 from localdiff.sizes import whole
+from localdiff.text.detok import ReplyDecoder
 from localdiff.text.prompt import IDS, as_messages
 from localdiff.text.template import REPLY_ROLES
 from localdiff.text.tokenizer import Tokenizer
@@ -63,6 +64,9 @@ class Conversation:
     ) -> Iterator[Event]:
         """Answers the last message, as `Engine.generate` does; only the new part of the prompt is encoded.
 
+        If the last message is the assistant's, and nothing but content and `ids`, the model goes on with it, and the
+        events have what it adds.
+
         `Prefilled.cached_tokens` says how much was cached already. A run must be finished or abandoned before the
         next begins: resuming its iterator afterwards raises `UsageError`.
 
@@ -74,17 +78,21 @@ class Conversation:
             UsageError: as `Engine.generate`; what was encoded before is kept.
         """
         options = options_of(options)
+        messages, begun = _parted(messages)
         rendered = self._rendered(messages, options)
         ids = self._with_own_ids(rendered, messages)
         # What follows the fork in this prompt is not in the next one, whatever the reply.
         later = self._rendered([*messages, _ANY_REPLY, {"role": "user", "content": "."}], options)
         self._prefix_cache.fork = len(ids) - (len(rendered) - common_length(rendered, later))
+        ids += self._begun_ids(begun, ids, options)
         plain = replace(options, system=None, think=False)
         yield from self.engine.generate(ids, plain, cancel=cancel, prefix_cache=self._prefix_cache)
 
     def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
         """The ids that the model is given for these messages, with or without a cache."""
-        return self._with_own_ids(self._rendered(messages, options), messages)
+        messages, begun = _parted(messages)
+        ids = self._with_own_ids(self._rendered(messages, options), messages)
+        return ids + self._begun_ids(begun, ids, options)
 
     def context_size(self, options: GenerateOptions) -> int:
         """As `Engine.context_size`."""
@@ -105,6 +113,31 @@ class Conversation:
         size = self.engine.model.config.vocab_size
         replies = [_own_ids(message, size) for message in messages if message.get("role") in REPLY_ROLES]
         return with_own_ids(self.engine.tokenizer, rendered, replies)
+
+    def _begun_ids(self, begun: Mapping[str, Any] | None, prompt: Sequence[int], options: GenerateOptions) -> list[int]:
+        """The ids of a reply that is continued: its own, thoughts included, unless they are another tokenizer's."""
+        if begun is None:
+            return []
+        tokenizer, text = self.engine.tokenizer, begun["content"]
+        own = _own_ids(begun, self.engine.model.config.vocab_size) or ()
+        decoder = ReplyDecoder(tokenizer, tool_calls=options.tool_calls, prompt=prompt)
+        pieces = (*decoder.push(own), *decoder.finish())
+        answer = "".join(piece for channel, piece in pieces if channel == "answer")
+        return tokenizer.encode_literal(text) if isinstance(text, str) and text != answer else list(own)
+
+
+def _parted(
+    messages: Sequence[Mapping[str, Any]],
+) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any] | None]:
+    """The messages to be answered, and the reply that is continued, if the last one is a reply with its ids.
+
+    A reply with tool calls is for the template, which leaves its turn open.
+    """
+    messages = as_messages(messages)
+    last = {key: value for key, value in messages[-1].items() if value is not None} if messages else {}
+    if last.keys() == {"role", "content", IDS} and last["role"] in REPLY_ROLES:
+        return messages[:-1], last
+    return messages, None
 
 
 def _own_ids(message: Mapping[str, Any], vocab_size: int) -> Sequence[int] | None:

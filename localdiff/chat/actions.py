@@ -18,7 +18,7 @@ from localdiff.chat.help import help_page
 from localdiff.chat.reply_runner import next_seed
 from localdiff.chat.session import Attachment, Session, stamp
 from localdiff.chat.slash import BY_WORD
-from localdiff.chat.state import ChatState, PendingMessage
+from localdiff.chat.state import ChatState, PendingMessage, turn_of
 from localdiff.errors import ResourceError, UsageError
 from localdiff.options import MAX_SEED
 from localdiff.quoting import printable
@@ -52,6 +52,20 @@ def retry(state: ChatState, argument: str) -> PendingMessage:
     if seed is not None:
         state.say(f"seed {seed}")
     return replace(last, seed=seed)
+
+
+def continue_(state: ChatState, argument: str) -> PendingMessage:
+    """Let the model go on with the last reply, unless the model ended it."""
+    message, latest = _last(state), state.runner.latest
+    if state.unanswered is not None and latest is not None and latest.ids:
+        begun = turn_of(message, latest)  # such as a thought that took all tokens
+    elif message.replaces:
+        begun = state.session.turns[-1]
+    else:
+        raise UsageError("the last message has no answer to go on with", "`/retry` sends it again")
+    if begun.reason == "end_of_turn":
+        raise UsageError("the last answer is complete", "`/retry` gives another one")
+    return replace(message, continues=begun)
 
 
 def edit(state: ChatState, argument: str) -> PendingMessage | None:
@@ -295,6 +309,7 @@ ACTIONS: Mapping[str, Callable[[ChatState, str], PendingMessage | None]] = {
     "help": help_,
     "exit": exit_,
     "retry": retry,
+    "continue": continue_,
     "edit": edit,
     "undo": undo,
     "clear": clear,

@@ -21,12 +21,14 @@ def remark_on(reply: Reply, output: Output, *, replaces: bool, context: int, roo
     """
     stream = output.stderr
     if reply.reason == "cancelled":
-        tokens = len(reply.ids) if reply.stats is None else reply.stats.tokens
+        tokens = len(reply.ids) - len(reply.begun) if reply.stats is None else reply.stats.tokens
         stream.say(stopped(reply.where, tokens if reply.is_kept else 0))
     elif reply.is_empty:
         stream.say("The reply is still empty. `/retry` tries again, `/edit` changes your message.")
     elif not reply.is_kept and reply.stats is not None:
         stream.say("The reply ended before its answer began.")
+    elif reply.begun == reply.ids and reply.reason == "end_of_turn":
+        stream.say("There was nothing to add to the answer.")
     if replaces and not reply.is_kept:
         stream.say("The previous answer is kept.")
     if reply.is_kept and reply.unsettled:
@@ -39,7 +41,7 @@ def remark_on(reply: Reply, output: Output, *, replaces: bool, context: int, roo
     used = reply.stats.prompt_tokens + reply.stats.tokens
     if reply.is_kept and reply.reason != "context_full" and used >= CROWDED * context:
         stream.say(f"context {100 * used // context} % full; /undo or /clear frees space", YELLOW)
-    if (hint := _hint_at_limit(reply, context, room_hint)) is not None:
+    if (hint := _hint_at_limit(reply, context, room_hint, "`/continue` gives the rest")) is not None:
         output.hint(hint)
 
 
@@ -48,7 +50,7 @@ def warn_of(reply: Reply, output: Output, *, context: int, room_hint: str) -> No
 
     It would take the next answer for the missing one, and the cut one for whole.
     """
-    hint = _hint_at_limit(reply, context, room_hint)
+    hint = _hint_at_limit(reply, context, room_hint, "`/set max-tokens N` allows longer answers")
     if reply.fault is not None:
         output.warning(f"the reply {reply.fault}")
     elif hint is not None:
@@ -57,12 +59,12 @@ def warn_of(reply: Reply, output: Output, *, context: int, room_hint: str) -> No
         output.hint(hint)
 
 
-def _hint_at_limit(reply: Reply, context: int, room_hint: str) -> str | None:
+def _hint_at_limit(reply: Reply, context: int, room_hint: str, way_on: str) -> str | None:
     """At which limit a reply was cut, and what can be done about it; None if it was not cut."""
     if reply.reason == "context_full":
         return context_full(context, room_hint)
     if reply.reason == "length":
-        return limit_reached("max-tokens", reply.max_tokens, "`/set max-tokens N` allows longer answers")
+        return limit_reached("max-tokens", reply.max_tokens, way_on)
     return None
 
 

@@ -11,7 +11,7 @@ from localdiff.events import Channel, Event, RunFinished, TextCommitted
 from localdiff.ui.output import DIM, Stream
 from localdiff.ui.text_writer import TextWriter
 from localdiff.ui.watch import Render
-from localdiff.view.paragraphs import Passage, Transcript, finished_length
+from localdiff.view.paragraphs import Passage, Transcript, finished_length, finished_lines
 from localdiff.view.sanitize import safe_text
 from localdiff.view.word_wrap import wrapped
 
@@ -25,6 +25,8 @@ class ReplyPrinter:
         render: renders the answer; None leaves it as it is.
         whole_lines: whether a pipe or a file gets whole lines only, because remarks may come between them, there or on
             the screen of the pipe's reader.
+        begun: the answer so far, for one that is continued. A terminal gets what is unfinished of it again, with the
+            rest; a pipe only the rest.
     """
 
     def __init__(
@@ -34,10 +36,12 @@ class ReplyPrinter:
         thoughts: Stream | None,
         render: Render | None = None,
         whole_lines: bool = False,
+        begun: str = "",
     ) -> None:
         self._streams: dict[Channel, Stream | None] = {"answer": answers, "thought": thoughts}
         self._render = render
-        self._transcript = Transcript(finished_length)
+        self._transcript = Transcript(finished_length, begun="" if render is None else begun)
+        self._begun = begun[finished_lines(begun) :] if answers is not None and answers.terminal else ""
         self._answer: TextWriter | None = None
         if answers is not None and render is None:
             # The next answer begins on a line of its own.
@@ -48,7 +52,8 @@ class ReplyPrinter:
         match event:
             case TextCommitted(channel="answer") if self._answer is not None:
                 self._print(self._transcript.take_all())  # the rest of a thought
-                self._answer.add(event.text)
+                self._answer.add(self._begun + event.text)
+                self._begun = ""
             case TextCommitted():
                 self._transcript.add(event)
                 self._print(self._transcript.take_finished())

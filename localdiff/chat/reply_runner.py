@@ -15,6 +15,7 @@ from typing import Any
 from localdiff.chat.interfaces import ChatModel, OpenView, RecordReply
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.reply_printer import ReplyPrinter, laid_out
+from localdiff.chat.session import Turn
 from localdiff.chat.settings import DisplaySettings
 from localdiff.events import Channel, Event, Observer
 from localdiff.options import MAX_SEED, GenerateOptions
@@ -61,13 +62,23 @@ class ReplyRunner:
         self.latest: Reply | None = None
         self.events: list[Event] = []
 
-    def run(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, display: DisplaySettings) -> Reply:
+    def run(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        options: GenerateOptions,
+        display: DisplaySettings,
+        *,
+        begun: Turn | None = None,
+    ) -> Reply:
         """The reply to the last message.
+
+        Args:
+            begun: the turn whose reply is the last message, to be continued; the reply returned begins with it.
 
         Raises:
             LocaldiffError: the run cannot begin, or failed.
         """
-        reply = self._attempt(messages, options, display)
+        reply = self._attempt(messages, options, display, begun)
         for retry in range(1, MAX_RETRIES + 1):
             if not reply.is_empty:
                 break
@@ -76,19 +87,25 @@ class ReplyRunner:
                 self._output.stderr.write(
                     f"The reply is empty; trying again with seed {options.seed} ({retry} of {MAX_RETRIES}).\n"
                 )
-            reply = self._attempt(messages, options, display)
+            reply = self._attempt(messages, options, display, begun)
         return reply
 
     def _attempt(
-        self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, display: DisplaySettings
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        options: GenerateOptions,
+        display: DisplaySettings,
+        begun: Turn | None,
     ) -> Reply:
         """The reply of one run, which may be empty."""
         cancel, reply = threading.Event(), Reply()
+        if begun is not None:
+            reply = Reply(thought=begun.thought, answer=begun.answer, ids=begun.ids, begun=begun.ids)
         self.latest, self.events = None, []
         with ExitStack() as stack:
             stack.enter_context(self._interrupts.stopping(cancel))
             status = stack.enter_context(status_line(self._output, shown=False))
-            observers = self._observers(stack, status, cancel, display)
+            observers = self._observers(stack, status, cancel, display, begun=reply.answer)
             if self._record is not None:
                 observers = (self._record(messages, options), *observers)
             for event in self._model.answer(messages, options, cancel=cancel):
@@ -101,7 +118,7 @@ class ReplyRunner:
         return reply
 
     def _observers(
-        self, stack: ExitStack, status: StatusLine, cancel: threading.Event, display: DisplaySettings
+        self, stack: ExitStack, status: StatusLine, cancel: threading.Event, display: DisplaySettings, *, begun: str
     ) -> tuple[Observer, ...]:
         """Observers that show the run, entered into `stack`: a canvas, if there is one, and a printer for the rest."""
         stdout, stderr = self._output.stdout, self._output.stderr
@@ -117,6 +134,7 @@ class ReplyRunner:
             legend=self._is_first,
             render=render,
             keys=self._keys,
+            begun=begun,
         )
         view = self._open_view(display.live, watch)
         printer = ReplyPrinter(
@@ -124,6 +142,7 @@ class ReplyRunner:
             thoughts=stderr if thinks and view is None and self._output.notes else None,
             render=render,
             whole_lines=self._output.mixes,
+            begun=begun,
         )
         stack.callback(printer.close)
         if view is not None:

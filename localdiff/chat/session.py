@@ -52,6 +52,10 @@ class Turn:
     reason: FinishReason
     created: str
 
+    def reply(self) -> dict[str, Any]:
+        """The reply as a message, with its ids."""
+        return {"role": "assistant", "content": self.answer, "ids": list(self.ids)}
+
 
 def stamp() -> str:
     """The time in the format of sessions."""
@@ -92,5 +96,5 @@ class Session:
         messages: list[dict[str, Any]] = []
         for turn in self.turns[:before]:
             messages.append({"role": "user", "content": content_of(turn.text, turn.files)})
-            messages.append({"role": "assistant", "content": turn.answer, "ids": list(turn.ids)})
+            messages.append(turn.reply())
         return messages

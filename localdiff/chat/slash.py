@@ -49,6 +49,7 @@ COMMANDS: tuple[CommandName, ...] = (
     CommandName(name="help", help="this page", group=0, aliases=("?",)),
     CommandName(name="exit", help="leave; Ctrl-D does too", group=0, aliases=("quit", "bye")),
     CommandName(name="retry", argument="[SEED]", help="answer the last message again with the next seed", group=1),
+    CommandName(name="continue", help="go on with an answer that was cut or stopped", group=1),
     CommandName(name="edit", help="change the last message in an editor and send it", group=1),
     CommandName(name="undo", argument="[N]", help="take back the last turn, or the last N", group=1),
     CommandName(name="clear", help="start a new session; settings are kept", group=1),

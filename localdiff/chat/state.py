@@ -36,12 +36,14 @@ class PendingMessage:
         files: sent with it.
         replaces: number of turns at the end that it replaces, once there is an answer.
         seed: of the noise; None takes the settings' seed.
+        continues: the reply with which the new one begins; None for a reply from the start.
     """
 
     text: str
     files: tuple[Attachment, ...] = ()
     replaces: int = 0
     seed: int | None = None
+    continues: Turn | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -194,15 +196,20 @@ class ChatState:
         kept_turns = len(self.session.turns) - message.replaces
         content = content_of(message.text, message.files)
         messages = [*self.session.messages(kept_turns), {"role": "user", "content": content}]
+        begun = message.continues
+        if begun is not None:
+            messages.append(begun.reply())
         options = self.options if message.seed is None else replace(self.options, seed=message.seed)
-        self.unanswered, self.refused = message, False
+        is_answered = begun is not None and begun in self.session.turns
+        self.unanswered, self.refused = None if is_answered else replace(message, continues=None), False
         reply: Reply | None = None
         try:
-            reply = self.runner.run(messages, options, self.settings.display)
+            reply = self.runner.run(messages, options, self.settings.display, begun=begun)
         except ContextError as error:
             # On the input line the message would have to be cleared before a command that makes room can be typed.
             self.refused = bool(self.session.turns) and not message.replaces
-            self.show_error(ContextError(error.message, self._hint_at_refusal()))
+            hint = self._hint_at_refusal() if begun is None else self.room_hint
+            self.show_error(ContextError(error.message, hint))
         except LocaldiffError as error:
             self.show_error(error)
         except Exception as error:
@@ -242,22 +249,11 @@ class ChatState:
         if reply is not None:
             self.last_run = LastRun(messages, options, self.runner.events)
         if reply is None or not reply.is_kept:
-            if not message.replaces and not self.refused:
+            # A thought that was cut is likely to be continued, and a command is typed on an empty line.
+            if not message.replaces and not self.refused and (reply is None or reply.reason != "length"):
                 self.line = message.text
             return None
-        del self.session.turns[kept_turns:]
-        self.session.turns.append(
-            Turn(
-                text=message.text,
-                files=message.files,
-                thought=reply.thought,
-                answer=reply.answer,
-                ids=reply.ids,
-                seed=reply.seed,
-                reason=reply.reason,
-                created=stamp(),
-            )
-        )
+        self.session.turns[kept_turns:] = [turn_of(message, reply)]
         self.unanswered = None
         self.attachments = {path: file for path, file in self.attachments.items() if file not in message.files}
         return self._save_error()
@@ -269,3 +265,17 @@ class ChatState:
             remark_on(reply, self.output, replaces=replaces, context=context, room_hint=hint, stats=stats)
         else:
             warn_of(reply, self.output, context=context, room_hint=hint)
+
+
+def turn_of(message: PendingMessage, reply: Reply) -> Turn:
+    """A message and its reply, as far as it got."""
+    return Turn(
+        text=message.text,
+        files=message.files,
+        thought=reply.thought,
+        answer=reply.answer,
+        ids=reply.ids,
+        seed=reply.seed,
+        reason=reply.reason,
+        created=stamp(),
+    )

@@ -30,6 +30,7 @@ class Reply:
         thought: what the model thought before it answered.
         answer: the text.
         ids: what the model wrote, without the end token.
+        begun: those of them that earlier runs wrote, for a reply that is continued; its texts begin with theirs.
         seed: seed of the noise.
         max_tokens: maximum number of its tokens.
         end_ids: token ids that end it.
@@ -45,6 +46,7 @@ class Reply:
     thought: str = ""
     answer: str = ""
     ids: tuple[int, ...] = ()
+    begun: tuple[int, ...] = ()
     seed: int = 0
     max_tokens: int = 0
     end_ids: tuple[int, ...] = ()
@@ -97,4 +99,4 @@ class Reply:
             case TextCommitted():
                 self.answer += event.text
             case RunFinished():
-                self.ids, self.reason, self.stats = event.token_ids, event.reason, event.stats
+                self.ids, self.reason, self.stats = (*self.begun, *event.token_ids), event.reason, event.stats

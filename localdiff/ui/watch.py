@@ -28,6 +28,7 @@ class Watch:
         cancelled: whether the run has been asked to stop; ends a wait early, and is shown in the header.
         legend: explain the colours below the canvas, where there is room.
         render: renders final text; None leaves it as it is.
+        begun: the answer so far, for one that is continued: what is unfinished of it is printed again, with the rest.
         keys: see `TerminalGuard`.
     """
 
@@ -36,4 +37,5 @@ class Watch:
     cancelled: Callable[[], bool] = lambda: False
     legend: bool = True
     render: Render | None = None
+    begun: str = ""
     keys: Keys | None = None

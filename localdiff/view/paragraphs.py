@@ -71,25 +71,28 @@ class Transcript:
 
     Args:
         finished: counts the finished characters of a text: `finished_lines` or `finished_length`.
+        begun: an answer that the text continues; what is unfinished of it is taken again, with the first of the text.
     """
 
-    def __init__(self, finished: Callable[[str], int]) -> None:
+    def __init__(self, finished: Callable[[str], int], *, begun: str = "") -> None:
         self._finished = finished
         self._channel: Channel = "answer"
+        self._begun = begun[finished(begun) :]
         self._pending = ""
         self._ready: list[Passage] = []
 
     @property
     def pending(self) -> str:
         """Text that is not finished."""
-        return self._pending
+        return self._begun + self._pending
 
     def add(self, event: TextCommitted) -> None:
         """Take in more text; a change of channel finishes what the other channel had begun."""
         if event.channel != self._channel:
             self._finish()
             self._channel = event.channel
-        self._pending += event.text
+        self._pending += self._begun + event.text if event.channel == "answer" else event.text
+        self._begun = ""
         length = self._finished(self._pending)
         if length:
             self._ready.append(Passage(channel=self._channel, text=self._pending[:length]))

@@ -258,6 +258,45 @@ def test_a_stopped_reply_goes_on_from_its_committed_blocks(chat: Dialogue) -> No
     hold(chat)
 
 
+@pytest.mark.parametrize("cut", [12, 16, 40])
+@pytest.mark.parametrize("thought", ["", THOUGHT])
+def test_a_cut_reply_is_continued_as_if_it_had_not_been_cut(tmp_path: Path, thought: str, cut: int) -> None:
+    """Its ids are those of the whole reply, and at most its last block is read again."""
+    chat = Dialogue(tmp_path)
+    options = replace(OPTIONS, think=bool(thought), max_tokens=cut)
+    asked = [{"role": "user", "content": "hi"}]
+    chat.model.reply = chat.ids(thought + LONG + LONG)
+    chat.model.begin = len(prompt := chat.rendered(asked, options))
+    first = list(chat.conversation.answer(asked, options))
+    assert (end_of(first).reason, len(end_of(first).token_ids)) == ("length", cut)
+    begun = {"role": "assistant", "content": answer_of(first), "ids": list(end_of(first).token_ids)}
+    rest = list(chat.conversation.answer([*asked, begun], replace(options, max_tokens=200)))
+    assert [*end_of(first).token_ids, *end_of(rest).token_ids] == chat.model.reply
+    assert answer_of(first) + answer_of(rest) == LONG + LONG
+    (cached,) = {event.cached_tokens for event in rest if isinstance(event, Prefilled)}
+    canvas = chat.model.config.canvas_length
+    assert cached == len(prompt) + (cut - 1) // canvas * canvas
+    hold(chat)
+
+
+@pytest.mark.parametrize("more", [{"tool_calls": []}, {"tool_responses": []}, {"reasoning": "hm"}], ids=str)
+def test_a_reply_with_more_than_text_is_for_the_template(chat: Dialogue, more: dict[str, Any]) -> None:
+    asked = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes", "ids": chat.ids("yes"), **more}]
+    without_ids = [asked[0], {"role": "assistant", "content": "yes", **more}]
+    assert chat.conversation.prompt_ids(asked, OPTIONS) == chat.engine.prompt_ids(without_ids, OPTIONS)
+
+
+def answer_of(events: Sequence[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextCommitted) and event.channel == "answer")
+
+
+def test_a_reply_of_another_tokenizer_is_continued_from_its_text(chat: Dialogue) -> None:
+    asked = [{"role": "user", "content": "hi"}]
+    begun = {"role": "assistant", "content": "the model", "ids": [300, 301, 302]}
+    ids = chat.conversation.prompt_ids([*asked, begun], OPTIONS)
+    assert ids == chat.rendered(asked) + chat.engine.tokenizer.encode_literal("the model")
+
+
 def test_a_reply_keeps_its_ids_under_either_of_its_names(chat: Dialogue) -> None:
     letters = [token for letter in "hello" for token in chat.engine.tokenizer.encode_literal(letter)]
     asked = {"role": "user", "content": "hi"}, {"role": "user", "content": "go on"}

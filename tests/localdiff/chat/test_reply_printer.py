@@ -54,6 +54,25 @@ def test_lines_are_broken_between_words_on_a_terminal() -> None:
         assert paper.getvalue() == written
 
 
+def test_a_terminal_gets_the_last_line_of_a_continued_answer_whole_and_a_pipe_the_rest() -> None:
+    for is_terminal, written in ((True, "two three\n"), (False, "ree\n")):
+        paper = io.StringIO()
+        printer = ReplyPrinter(
+            answers=Stream(file=paper, terminal=is_terminal, width=80), thoughts=None, begun="one\ntwo th"
+        )
+        printer.on_event(committed("answer", "ree"))
+        printer.close()
+        assert paper.getvalue() == written
+
+
+def test_a_continued_answer_that_gets_nothing_more_is_not_printed_again() -> None:
+    for is_terminal, render in ((True, None), (True, lambda text, _: text), (False, None)):
+        paper = io.StringIO()
+        stream = Stream(file=paper, terminal=is_terminal, width=80)
+        ReplyPrinter(answers=stream, thoughts=None, render=render, begun="one").close()
+        assert paper.getvalue() == ""
+
+
 def test_a_pipe_gets_whole_lines_where_its_reader_may_share_the_screen() -> None:
     for whole_lines, written in ((True, ["", "one\n", "one\n"]), (False, ["on", "one\ntw", "one\ntwo"])):
         reader, writer = os.pipe()

@@ -196,8 +196,8 @@ def test_an_error_of_saving_stands_once_after_the_figures(room: Room, monkeypatc
 def test_an_error_of_saving_is_shown_where_a_signal_ends_the_chat_in_a_reply(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ends(self: ReplyRunner, *arguments: Any) -> NoReturn:
-        run(self, *arguments)
+    def ends(self: ReplyRunner, *arguments: Any, **named: Any) -> NoReturn:
+        run(self, *arguments, **named)
         raise SystemExit(143)
 
     run = ReplyRunner.run

@@ -113,7 +113,10 @@ def test_any_seed_that_is_printed_can_be_typed_and_none_beyond(room: Room) -> No
 
 @pytest.mark.parametrize(
     ("reason", "hint"),
-    [("length", "reached max-tokens 4; `/set max-tokens N`"), ("context_full", "the context of 8,192 tokens is full")],
+    [
+        ("length", "reached max-tokens 4; `/continue` gives the rest\n"),
+        ("context_full", "the context of 8,192 tokens is full"),
+    ],
 )
 def test_a_reply_of_thoughts_alone_says_what_can_be_done(room: Room, reason: FinishReason, hint: str) -> None:
     thought = Said(blocks=(Block(thought="Hm."),), reason=reason)
@@ -338,7 +341,87 @@ def test_the_context_is_worth_a_word_from_four_fifths_on(room: Room) -> None:
 
 def test_an_answer_that_was_cut_says_how_to_get_more(room: Room) -> None:
     room.model = ScriptedChatModel(replies=[Said(reason="length")])
-    assert "hint: reached max-tokens 1,024; `/set max-tokens N` allows longer answers\n" in room("Hi")
+    assert "hint: reached max-tokens 1,024; `/continue` gives the rest\n" in room("Hi")
+
+
+CUT = Said(blocks=(Block(text="One.\n\nTw"),), reason="length")
+
+
+def test_an_answer_that_was_cut_is_continued(room: Room) -> None:
+    room.model = ScriptedChatModel(replies=[CUT, Said(blocks=(Block(text="o, th"),), reason="length"), said("ree.")])
+    shown = room("Hi", "/continue", "/continue", "/show", "And?", display=QUIET)
+    assert shown.startswith(
+        paper(
+            """
+            >>> Hi
+            One.
+
+            Tw
+            hint: reached max-tokens 1,024; `/continue` gives the rest
+            >>> /continue
+            Two, th
+            hint: reached max-tokens 1,024; `/continue` gives the rest
+            >>> /continue
+            Two, three.
+            >>> /show
+            >>> Hi
+            One.
+
+            Two, three.
+            >>> And?
+            """
+        )
+    )
+    assert room.asked[:3] == [["Hi"], ["Hi", "One.\n\nTw"], ["Hi", "One.\n\nTwo, th"]]
+    assert room.asked[3] == ["Hi", "One.\n\nTwo, three.", "And?"]
+    ids = [message["ids"] for message in room.model.calls[3][0] if message["role"] == "assistant"]
+    assert ids == [[*Block(text="One.\n\nTw").ids, *Block(text="o, th").ids, *Block(text="ree.").ids]]
+
+
+def test_an_answer_that_the_model_ended_is_not_continued(room: Room) -> None:
+    shown = room("/continue", "Hi", "/continue", display=QUIET)
+    assert "error: there is no message yet\n" in shown
+    assert "error: the last answer is complete\nhint: `/retry` gives another one\n" in shown
+    assert len(room.asked) == 1
+
+
+def test_an_answer_to_which_nothing_is_added_is_complete_from_then_on(room: Room) -> None:
+    """An empty reply is tried again; this one is not empty."""
+    room.model = ScriptedChatModel(replies=[CUT, said("")])
+    shown = room("Hi", "/continue", "/continue", display=QUIET)
+    assert ">>> /continue\nThere was nothing to add to the answer.\n>>> /continue\nerror: the last answer is" in shown
+    assert len(room.asked) == 2
+
+
+def test_a_message_without_an_answer_is_not_continued(room: Room) -> None:
+    room.model = ScriptedChatModel(replies=[CUT, Said(blocks=(), error=ResourceError("no")), said("Yes.")])
+    shown = room("Hi", "And?", INTERRUPT, "/continue", "/undo", "/continue", display=QUIET)
+    assert "error: the last message has no answer to go on with\nhint: `/retry` sends it again\n" in shown
+    assert room.asked[-1] == ["Hi", CUT.blocks[0].text]
+
+
+def test_a_thought_that_was_cut_is_continued(room: Room) -> None:
+    thought = Said(blocks=(Block(thought="Hm."),), reason="length")
+    room.model = ScriptedChatModel(replies=[thought, thought, said("Yes."), said("No.")])
+    shown = room("Hi", "/continue", "/continue", "/retry", display=QUIET, options=GenerateOptions(max_tokens=4, seed=7))
+    cut = "Hm.\nThe reply ended before its answer began.\nhint: reached max-tokens 4; `/continue` gives the rest\n>>> "
+    assert f">>> Hi\n{cut}/continue\n{cut}/continue\nYes.\n>>> /retry\nseed 8\nNo.\n" in shown
+    asked = [messages for messages, _ in room.model.calls]
+    thought_ids = [*thought.blocks[0].ids]
+    assert [messages[1:] for messages in asked] == [
+        [],
+        [{"role": "assistant", "content": "", "ids": thought_ids}],
+        [{"role": "assistant", "content": "", "ids": thought_ids * 2}],
+        [],
+    ]
+
+
+@pytest.mark.parametrize("error", [ResourceError("no"), ContextError("full", "raise `--context`")], ids=["no", "full"])
+def test_an_answer_that_cannot_be_continued_stays(room: Room, error: Exception) -> None:
+    room.model = ScriptedChatModel(replies=[CUT, Said(blocks=(), error=error), said("o.")])
+    shown = room("Hi", "/continue", "/continue", "/retry", display=QUIET)
+    assert f"error: {error}\n" in shown and "shorten" not in shown
+    assert room.asked[1:] == [["Hi", CUT.blocks[0].text]] * 2 + [["Hi"]]
 
 
 def test_a_message_that_does_not_fit_comes_back(room: Room) -> None:

@@ -76,6 +76,23 @@ def test_a_turn_reads_what_is_new(room: Room) -> None:
     assert third[0] < 60 + OPTIONS.max_tokens
 
 
+def test_a_continued_reply_reads_its_last_block_and_a_recording_has_the_ids_of_its_beginning(
+    room: Room, tmp_path: Path
+) -> None:
+    first, continued = read_tokens(room("one two", "/continue", f"/trace {tmp_path}/a.jsonl"))
+    canvas = room.dialogue.model.config.canvas_length
+    assert 0 < continued[0] <= canvas
+    assert continued[1] == first[1] + OPTIONS.max_tokens
+    trace = read_trace(tmp_path / "a.jsonl")
+    again = list(room.dialogue.engine.generate(prompt_of(trace.header), options_of(trace.header)))
+    assert again[0] == trace.events[0]
+    session = next((paths.state_dir() / "sessions").iterdir())
+    ids = json.loads(session.read_text().splitlines()[1])["ids"]
+    prompt = prompt_of(trace.header)
+    assert isinstance(prompt, list) and len(ids) == 2 * OPTIONS.max_tokens
+    assert prompt[-OPTIONS.max_tokens :] == ids[: OPTIONS.max_tokens]
+
+
 def test_a_session_that_is_gone_on_with_is_read_once(room: Room) -> None:
     before = read_tokens(room("one two three", "and?"))[-1]
     again = read_tokens(room("more?", "more?", resume=True))

@@ -102,6 +102,22 @@ def test_a_change_of_channel_finishes_what_was_begun() -> None:
     assert transcript.pending == "yes"
 
 
+def test_what_an_answer_left_unfinished_comes_again_with_what_continues_it() -> None:
+    transcript = Transcript(finished_length, begun="one\n\ntw")
+    assert transcript.pending == "tw"
+    assert transcript.take_all() == ()  # nothing has come
+    transcript.add(said("o\n\nthree"))
+    assert transcript.take_finished() == (Passage(channel="answer", text="two\n\n"),)
+    assert transcript.take_all() == (Passage(channel="answer", text="three\n"),)
+
+
+def test_what_an_answer_left_unfinished_is_no_part_of_a_thought() -> None:
+    transcript = Transcript(finished_length, begun="one")
+    transcript.add(said("hm", "thought"))
+    transcript.add(said("two"))
+    assert [passage.text for passage in transcript.take_all()] == ["hm\n", "two\n"]
+
+
 @given(st.lists(st.text(alphabet="ab \n`~", max_size=30)))
 def test_nothing_is_lost_or_printed_twice(parts: list[str]) -> None:
     transcript = Transcript(finished_length)
