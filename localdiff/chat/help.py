@@ -16,7 +16,7 @@ KEYS = (
     ("Ctrl-C", "clears the line, stops the reply; again, before it stops: leaves"),
     ("Ctrl-D", "leaves, on an empty line. Ctrl-G: the line in your editor"),
     ("Tab", "completes. Up and Ctrl-R: earlier input"),
-    ("//", "instead of / sends what would be a command"),
+    ("//help", "sends /help as a message; a blank in front sends exit, quit or help"),
 )
 LINE_KEYS = (
     ("Enter", 'sends. """ … """: several lines'),

@@ -60,9 +60,11 @@ class Chat:
             self._handle(line)
 
     def _handle(self, line: str) -> None:
-        match parse(line):
+        typed = self._state.ask is not None
+        match parse(line, typed=typed):
             case Message(text):
-                self._hint_at_exit(text)
+                if not typed:
+                    self._hint_at_exit(text)
                 self._state.send(PendingMessage(text=text, files=tuple(self._state.attachments.values())))
             case Command(name, argument):
                 if request := self._run_command(name, argument):

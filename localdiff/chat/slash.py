@@ -3,7 +3,7 @@
 Knows names, arguments and help texts of commands; knows nothing about what they do. Only a slash in the first column
 begins a command. A single line that begins with a slash never reaches the model, so that a mistyped command does not;
 several lines do, unless they begin with a command's name. A would-be command with a second slash in front is sent to
-the model with one slash.
+the model with one slash. Where somebody types, a few words alone on a line are commands without a slash.
 """
 
 from __future__ import annotations
@@ -75,6 +75,9 @@ COMMANDS: tuple[CommandName, ...] = (
 
 BY_WORD = {word: command for command in COMMANDS for word in (command.name, *command.aliases)}
 
+BARE_WORDS = {"exit": "exit", "quit": "exit", ":q": "exit", "help": "help", "?": "help"}
+"""Typed lines that are commands as they are → their commands; with a blank in front, they are messages."""
+
 _ELSEWHERE = {
     "reset": "Did you mean /clear?",
     "new": "Did you mean /clear?",
@@ -113,10 +116,16 @@ class Unknown:
     advice: str
 
 
-def parse(line: str) -> Message | Command | Unknown | None:
-    """Parses a line, or several at once; None for nothing but blanks."""
+def parse(line: str, *, typed: bool = False) -> Message | Command | Unknown | None:
+    """Parses a line, or several at once; None for nothing but blanks.
+
+    Args:
+        typed: whether somebody types, and may mean one of `BARE_WORDS`; a line from elsewhere may be any text.
+    """
     if not line.strip():
         return None
+    if typed and (name := BARE_WORDS.get(line.rstrip().lower())):
+        return Command(name, "")
     if line.startswith("//"):
         return Message(line if _is_comment(line) else line[1:])
     match = re.fullmatch(r"/(\S*)(.*)", line, re.DOTALL)
@@ -150,7 +159,7 @@ def as_typed(text: str) -> str:
 
 def is_command(text: str) -> bool:
     """Whether a line, as typed so far, is for the chat and not for the model."""
-    return isinstance(parse(text), Command | Unknown) and "\n" not in text
+    return isinstance(parse(text, typed=True), Command | Unknown) and "\n" not in text
 
 
 def is_open(text: str) -> bool:

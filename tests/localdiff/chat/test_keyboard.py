@@ -121,7 +121,7 @@ def test_the_two_kinds_of_enter_can_be_exchanged(typed: TypedReader) -> None:
     assert typed(f"one{ENTER}two{ALT_ENTER}") == "one\ntwo"
 
 
-@pytest.mark.parametrize("line", ["/set multiline off", "/hlep", "/"])
+@pytest.mark.parametrize("line", ["/set multiline off", "/hlep", "/", "exit"])
 def test_enter_always_sends_a_command(typed: TypedReader, line: str) -> None:
     typed.multiline = True
     assert typed(line + ENTER) == line

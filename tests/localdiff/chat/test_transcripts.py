@@ -215,7 +215,7 @@ def test_several_lines_in_quotes_are_one_message(room: Room) -> None:
     assert room.asked[-1] == ["one\n\ntwo", "Hello.", "three"]
 
 
-def test_words_that_look_like_leaving_go_to_the_model_with_a_word_about_it_once(room: Room) -> None:
+def test_where_nobody_types_words_that_look_like_leaving_go_to_the_model_with_a_word_about_it_once(room: Room) -> None:
     assert room("exit", "quit", display=QUIET) == paper(
         """
         >>> exit
@@ -232,6 +232,30 @@ def test_every_word_for_leaving_leaves(room: Room) -> None:
     for word in ("/exit", "/quit", "/bye", "/EXIT"):
         assert room(word, "Hi") == paper(f">>> {word}\n")
     assert room.asked == []
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", ":q", "Exit", "exit "])
+def test_a_typed_word_for_leaving_leaves(room: Room, word: str) -> None:
+    assert room(word, "Hi", ask=lambda _: False) == paper(f">>> {word}\n")
+    assert room.asked == []
+
+
+@pytest.mark.parametrize("word", ["help", "?", "Help"])
+def test_a_typed_word_for_help_shows_it(room: Room, word: str) -> None:
+    shown = room(word, ask=lambda _: False, moving=True)
+    assert shown.replace(f">>> {word}", ">>> /help") == room("/help", ask=lambda _: False, moving=True)
+    assert "sends /help as a message; a blank in front sends exit, quit or help\n" in shown
+    room(word)
+    assert room.asked == [[word]]
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [(" exit", " exit"), ('"""exit"""', "exit"), ("exit now", "exit now"), ("exit\nquit", "exit\nquit"), (" ?", " ?")],
+)
+def test_a_word_that_would_leave_can_be_sent(room: Room, typed: str, sent: str) -> None:
+    assert ">>> " + typed.replace("\n", "\n... ") + "\nHello.\n" in room(typed, ask=lambda _: False, display=QUIET)
+    assert room.asked == [[sent]]
 
 
 def test_ctrl_c_on_an_empty_line_is_answered_once_in_a_hurry(room: Room) -> None:
