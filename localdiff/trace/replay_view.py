@@ -27,12 +27,12 @@ MIN_ROWS = 8
 
 _LONGEST = 2000
 """Maximum characters of the question in the title, more than a row has: in each frame, all of them are measured."""
-_KEYS = (
-    "space play  ←→ step  ↑↓ block  +- speed  home end  q quit",
-    "space play  ←→ step  ↑↓ block  +- speed  q quit",
-    "space play  ←→ step  ↑↓ block  q quit",
-    "space play  ←→ step  q quit",
-    "space play  q quit",
+_KEYS = (  # with a place for what the space bar does
+    "space {}  ←→ step  ↑↓ block  +- speed  home end  q quit",
+    "space {}  ←→ step  ↑↓ block  +- speed  q quit",
+    "space {}  ←→ step  ↑↓ block  q quit",
+    "space {}  ←→ step  q quit",
+    "space {}  q quit",
     "q quit",
 )
 _KEYS_ASCII = tuple(keys.replace("←→", "left/right").replace("↑↓", "up/down") for keys in _KEYS)
@@ -102,7 +102,8 @@ class ReplayView:
         total = f"{timeline.seconds:.1f}"
         clock = f"{player.moment.seconds:{len(total)}.1f}/{total} s"
         figures = (f"{state:10} {_speed(player.speed):>5}  moment {place}  {clock}", f"{state:10} {place}")
-        keys = _KEYS_ASCII if self._palette.glyphs.ascii_only else _KEYS
+        space = "pause" if player.playing else "again" if player.is_at_end else "play "
+        keys = [names.format(space) for names in (_KEYS_ASCII if self._palette.glyphs.ascii_only else _KEYS)]
         # Figures are shortened before the key that quits is left out.
         now, fitting = next(
             (pair for pair in product(figures, keys) if sum(map(text_width, pair)) + 3 <= columns), (figures[-1], "")

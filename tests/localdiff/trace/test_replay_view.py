@@ -48,7 +48,7 @@ def test_title_text_canvas_and_controls_stand_in_their_order() -> None:
     shown = texts(ReplayView(TRACE, DARK), Player(timeline=line, index=place, playing=False), Size(110, 24))
     assert shown[0] == " scripted, bf16 · seed 0 · “Say hello.”"
     assert shown[-1].startswith(f" paused        1×  moment {place + 1:2}/16  ")
-    assert shown[-1].endswith("space play  ←→ step  ↑↓ block  +- speed  home end  q quit")
+    assert shown[-1].endswith("space play   ←→ step  ↑↓ block  +- speed  home end  q quit")
     header = next(index for index, row in enumerate(shown) if row.startswith(" block 2/≤3 · step  3/48"))
     first = TRACE.text().split()[:5]
     assert " ".join(first) in " ".join(row.removeprefix(" ┃ ") for row in shown[header:])
@@ -171,7 +171,16 @@ def test_a_narrow_screen_still_says_how_to_leave(columns: int, palette: Palette)
     controls = texts(ReplayView(TRACE, palette), player, Size(columns, 24))[-1]
     assert controls.startswith(" paused ") and controls.endswith("  q quit")
     assert "1/16" in controls
-    assert columns < 80 or palette is ASCII or "  space play  ←→ step  " in controls
+    assert columns < 80 or palette is ASCII or "  space play   ←→ step  " in controls
+
+
+@pytest.mark.parametrize(
+    ("at_end", "playing", "does"), [(False, True, "pause"), (False, False, "play "), (True, False, "again")]
+)
+def test_the_space_bar_is_named_by_what_it_does_now(at_end: bool, playing: bool, does: str) -> None:
+    line = Timeline(TRACE.events)
+    player = Player(timeline=line, index=len(line) - 1 if at_end else 0, playing=playing)
+    assert f"  space {does}  ←→ step  " in texts(ReplayView(TRACE, DARK), player, Size(110, 24))[-1]
 
 
 def test_figures_that_do_not_fit_at_the_end_are_left_out_whole() -> None:
