@@ -120,6 +120,9 @@ def _summary(store: SessionStore, name: str) -> tuple[str, str]:
 
 
 def excerpt(text: str, max_length: int = 40) -> str:
-    """The beginning of a message, in one line."""
+    """The beginning of a message, in one line; cut between words, except in a word that takes more than half of it."""
     line = " ".join(safe_text(text).split())
-    return line if len(line) <= max_length else line[: max_length - 1] + "…"
+    if len(line) <= max_length:
+        return line
+    words = line[:max_length].rpartition(" ")[0]
+    return (words if 2 * len(words) >= max_length else line[: max_length - 1]) + "…"

@@ -28,6 +28,21 @@ def test_turns_are_saved_as_they_come_and_gone_on_with(room: Room) -> None:
     assert len(list(room.sessions.iterdir())) == 1
 
 
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("Write a story about a dragon and a spaceship.", "Write a story about a dragon and a…"),
+        ("Forty characters, of which none is too much.", "Forty characters, of which none is too…"),
+        ("Exactly forty characters are not cut off", "Exactly forty characters are not cut off"),
+        ("See https://example.org/a/long/address/of/a/page", "See https://example.org/a/long/address/…"),
+        ("猫" * 60, "猫" * 39 + "…"),
+    ],
+)
+def test_the_last_message_is_cut_between_words_where_it_has_any(room: Room, message: str, shown: str) -> None:
+    room(message)
+    assert f"; the last message was: {shown}\n" in room(resume=True)
+
+
 def test_a_name_that_begins_a_session_is_said(room: Room) -> None:
     room("First", session="plans")
     assert "\nSession `palns`, no turns yet.\n>>> Second\n" in room("Second", session="palns")
