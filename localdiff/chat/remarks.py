@@ -11,11 +11,14 @@ from localdiff.ui.output import DIM, YELLOW, Output
 from localdiff.ui.reply import Reply
 
 
-def remark_on(reply: Reply, output: Output, *, replaces: bool, context: int, room_hint: str, stats: bool) -> None:
+def remark_on(
+    reply: Reply, output: Output, *, replaces: bool, advise: bool, context: int, room_hint: str, stats: bool
+) -> None:
     """Prints the lines under a reply.
 
     Args:
         replaces: whether the reply answers a message again; the previous answer stays if this one is not kept.
+        advise: whether to say what can be done about blocks that reached the step limit; it is always the same.
         context: maximum tokens of prompt and answer together.
         room_hint: what makes room in the context, in words.
     """
@@ -32,7 +35,8 @@ def remark_on(reply: Reply, output: Output, *, replaces: bool, context: int, roo
     if replaces and not reply.is_kept:
         stream.say("The previous answer is kept.")
     if reply.is_kept and reply.unsettled:
-        stream.say(_unsettled(reply.unsettled, reply.max_steps), YELLOW)
+        advice = "; `/retry` answers again" if advise else ""
+        stream.say(_unsettled(reply.unsettled, reply.max_steps) + advice, YELLOW)
     if reply.stats is None:
         return
     if stats and reply.is_kept:
@@ -71,4 +75,4 @@ def _hint_at_limit(reply: Reply, context: int, room_hint: str, way_on: str) -> s
 def _unsettled(blocks: tuple[int, ...], max_steps: int) -> str:
     first = [str(block) for block in blocks[:-1]]
     which = f"blocks {', '.join(first)} and {blocks[-1]}" if first else f"block {blocks[-1]}"
-    return f"{which} reached the limit of {counted(max_steps, 'step')} before settling; `/retry` answers again"
+    return f"{which} reached the limit of {counted(max_steps, 'step')} before settling"

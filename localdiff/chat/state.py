@@ -85,6 +85,7 @@ class ChatState:
     last_run: LastRun | None = field(init=False, default=None)
     failure: int = field(init=False, default=0)
     _leaving_was_refused: bool = field(init=False, default=False)  # because the session's file lacks a part of it
+    _has_advised: bool = field(init=False, default=False)  # about blocks that reached the step limit
 
     def __post_init__(self) -> None:
         self.saves = not self.private
@@ -262,7 +263,11 @@ class ChatState:
         """Print the remarks under a reply; where they are not wanted, only a warning if its answer is not all there."""
         context, hint, stats = self.context, self.room_hint, self.settings.display.stats
         if self.output.notes:
-            remark_on(reply, self.output, replaces=replaces, context=context, room_hint=hint, stats=stats)
+            advise = not self._has_advised
+            remark_on(
+                reply, self.output, replaces=replaces, advise=advise, context=context, room_hint=hint, stats=stats
+            )
+            self._has_advised |= reply.is_kept and bool(reply.unsettled)
         else:
             warn_of(reply, self.output, context=context, room_hint=hint)
 
