@@ -34,7 +34,7 @@ class LeaveChat(Exception):
 
 def help_(state: ChatState, argument: str) -> None:
     """Show one screen of keys and commands."""
-    state.show(help_page(state.output.stderr, multiline=state.settings.display.multiline))
+    state.show(help_page(state.output.stderr, state.palette, multiline=state.settings.display.multiline))
 
 
 def exit_(state: ChatState, argument: str) -> None:

@@ -1,4 +1,4 @@
-"""The page of `/help`: keys first, then the commands by group. It fits a screen of 24 rows and 80 columns;
+"""The page of `/help`: keys, the canvas, then the commands by group. It fits a screen of 24 rows and 80 columns;
 in fewer columns it is wrapped between words.
 
 Knows words and widths; the commands are those of `slash`.
@@ -6,16 +6,21 @@ Knows words and widths; the commands are those of `slash`.
 
 from __future__ import annotations
 
+import re
+
 from localdiff.chat.slash import COMMANDS, CommandName
 from localdiff.ui.output import BOLD, Stream
+from localdiff.view.ansi import encode_row
 from localdiff.view.columns import folded
+from localdiff.view.margins import stage_names
+from localdiff.view.palette import SETTLED, STAGE_NAMES, Palette
+from localdiff.view.style import row_text
 
 SENDING = ("Enter", 'sends. Alt-Enter or Ctrl-J: a new line; """ … """: several lines')
 SENDING_LINES = ("Enter", "a new line; sends a command. Alt-Enter: sends the message")
 KEYS = (
     ("Ctrl-C", "clears the line, stops the reply; again, before it stops: leaves"),
-    ("Ctrl-D", "leaves, on an empty line. Ctrl-G: the line in your editor"),
-    ("Tab", "completes. Up and Ctrl-R: earlier input"),
+    ("Tab", "completes. Up, Ctrl-R: earlier input. Ctrl-G: the line in your editor"),
     ("//help", "sends /help as a message; a blank in front sends exit, quit or help"),
 )
 LINE_KEYS = (
@@ -25,22 +30,38 @@ LINE_KEYS = (
     KEYS[-1],
 )
 """Used where the terminal itself edits lines."""
+CANVAS = "bars: doubt by step (left) and position (right); renoised: taken back"
 GROUPS = ("Chat", "Answers", "Message", "Sessions")
 _LABEL, _USAGE = 10, 21
 _MIN_MEANING = 24
 """Minimum columns for a meaning beside its name; with fewer it gets lines of its own."""
 
 
-def help_page(stream: Stream, *, multiline: bool) -> str:
-    """The page, without a newline at its end; `multiline` says what Enter does, as in `DisplaySettings`."""
+def help_page(stream: Stream, palette: Palette, *, multiline: bool) -> str:
+    """The page, without a newline at its end.
+
+    Args:
+        palette: of the canvas.
+        multiline: what Enter does, as in `DisplaySettings`.
+    """
     keys = (SENDING_LINES if multiline else SENDING, *KEYS) if stream.moving else LINE_KEYS
     lines = [line for key, meaning in keys for line in _entry(stream, key, "", meaning)]
-    lines.append("")
+    if stream.moving:  # elsewhere there is no canvas
+        lines += _legend(stream, palette) + _entry(stream, "", "", CANVAS)
     for group, label in enumerate(GROUPS):
         for command in (command for command in COMMANDS if command.group == group):
             lines += _entry(stream, label, f"{usage(command):<{_USAGE}}", command.help)
             label = ""
     return "\n".join(lines)
+
+
+def _legend(stream: Stream, palette: Palette) -> list[str]:
+    """The names of the stages, in their styles."""
+    names, settled = stage_names(palette, changed=True), STAGE_NAMES[SETTLED]
+    text = row_text(names).replace(settled, f"{settled} (stable, not correct)")
+    styled = {span.text: encode_row((span,)) for span in names if span.text.strip()}
+    pattern = "|".join(map(re.escape, styled))
+    return [re.sub(pattern, lambda name: styled[name[0]], line) for line in _entry(stream, "Canvas", "", text)]
 
 
 def _entry(stream: Stream, label: str, name: str, meaning: str) -> list[str]:

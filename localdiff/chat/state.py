@@ -25,6 +25,7 @@ from localdiff.failures import is_out_of_memory
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.output import AskUser, Output
 from localdiff.ui.reply import Reply
+from localdiff.view.palette import Palette
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +54,7 @@ class ChatState:
     Attributes:
         private: save nothing unless asked to.
         output: the streams; everything but answers goes to stderr.
+        palette: of the canvas.
         lend_keyboard: a context in which another program may read from the terminal.
         ask: asks the user; None where lines are not typed, and nobody can answer.
         saves: whether turns are written to the session's file; in a private chat, only once the user says so.
@@ -72,6 +74,7 @@ class ChatState:
     store: SessionStore
     private: bool
     output: Output
+    palette: Palette
     save_trace: SaveTrace
     interrupts: Interrupts
     lend_keyboard: Callable[[], AbstractContextManager[None]]

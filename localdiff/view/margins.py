@@ -15,7 +15,7 @@ from localdiff.sizes import rounded
 from localdiff.view.canvas_state import CanvasState, state_of
 from localdiff.view.gauges import position_map, sparkline
 from localdiff.view.layout import Layout, Tier
-from localdiff.view.palette import NOISE, STAGE_NAMES, Palette
+from localdiff.view.palette import NOISE, SETTLED, STAGE_NAMES, Palette
 from localdiff.view.scene import Scene
 from localdiff.view.style import PLAIN, SPACE, Row, Span, blank, row_width
 from localdiff.view.widths import clip, text_width
@@ -153,12 +153,17 @@ def _earlier(scene: Scene, layout: Layout, palette: Palette, columns: int) -> Ro
 
 def legend_row(layout: Layout, palette: Palette) -> Row:
     """What the colours mean; *settled* means that the text is stable, not that it is right."""
-    spans: list[Span] = [SPACE, Span(palette.glyphs.noise, 2, palette.stages[NOISE]), SPACE]
-    for stage in range(NOISE, -1, -1):
-        name = STAGE_NAMES[stage]
-        spans += [Span(name, len(name), palette.stages[stage]), blank(2)]
-    if layout.tier is Tier.WIDE:
-        spans += [Span("changed", 7, palette.stages[0].underlined()), blank(2)]
     note = "(settled means stable, not correct)"
-    spans += [SPACE, Span(note, len(note), palette.chrome)]
+    names = stage_names(palette, changed=layout.tier is Tier.WIDE)
+    return (SPACE, *names, blank(3), Span(note, len(note), palette.chrome))
+
+
+def stage_names(palette: Palette, *, changed: bool) -> Row:
+    """The stages by name, each as its text looks, and after them how `changed` text looks."""
+    spans = [Span(palette.glyphs.noise, 2, palette.stages[NOISE])]
+    for stage in range(NOISE, SETTLED - 1, -1):
+        name = STAGE_NAMES[stage]
+        spans += [SPACE if stage == NOISE else blank(2), Span(name, len(name), palette.stages[stage])]
+    if changed:
+        spans += [blank(2), Span("changed", 7, palette.stages[SETTLED].underlined())]
     return tuple(spans)

@@ -27,7 +27,7 @@ from localdiff.chat.state import ChatState
 from localdiff.commands.chat.request import ChatRequest, continued, remember, remembered, session_of, thinking_of
 from localdiff.commands.chat.streams import Streams, keyboard_reader
 from localdiff.commands.chat.trace import RecordableChatModel, ReplyTraces
-from localdiff.commands.live import live_view, mode_of
+from localdiff.commands.live import live_view, mode_of, palette_on
 from localdiff.commands.loading import Loading
 from localdiff.commands.record import TraceFile, trace_file
 from localdiff.errors import ResourceError, UsageError
@@ -156,6 +156,7 @@ def _chat_state(
         store=store,
         private=request.private,
         output=streams.user_output,
+        palette=palette_on(streams.user_output.stderr, request.live.palette, request.live.color),
         save_trace=traces.save,
         interrupts=streams.interrupts,
         lend_keyboard=streams.typing_as_usual,

@@ -19,9 +19,11 @@ from localdiff.chat.settings import DisplaySettings
 from localdiff.chat.state import ChatState
 from localdiff.commands.chat import command as command
 from localdiff.commands.chat.request import ChatRequest
+from localdiff.commands.live import LiveOptions
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import AskUser, Output, Stream
+from localdiff.view.palette import PaletteName
 from tests.fakes.chat_model import ScriptedChatModel
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ class Room:
         width: int = 200,
         color: bool = False,
         moving: bool = False,
+        palette: PaletteName = "auto",
         ask: AskUser | None = None,
         **request: Any,
     ) -> str:
@@ -98,6 +101,7 @@ class Room:
                 ChatRequest(
                     options=options or GenerateOptions(seed=7),
                     choice=ModelChoice(model=request.pop("model", None), revision=request.pop("revision", None)),
+                    live=LiveOptions(palette=palette),
                     display=display or DisplaySettings(),
                     origins=request.pop("origins", {}),
                     **request,

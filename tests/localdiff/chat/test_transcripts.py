@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,9 @@ from localdiff.options import MAX_SEED, GenerateOptions
 from localdiff.ui.output import Stream
 from localdiff.ui.terminal import LiveOption
 from localdiff.ui.watch import Watch
+from localdiff.view.ansi import encode_row
+from localdiff.view.palette import SETTLED, PaletteName, resolve_palette
+from localdiff.view.style import Span
 from tests.fakes import engine as fakes
 from tests.fakes.chat_model import Said, ScriptedChatModel, said
 from tests.fakes.engine import Block
@@ -616,9 +620,14 @@ def test_escape_codes_from_the_model_do_not_reach_the_terminal(room: Room) -> No
         assert "]52;c;aGk=" in shown and "[2J" in shown and "\x1b" not in shown
 
 
+def help_page(room: Room, **screen: Any) -> list[str]:
+    """The lines of the help, without styles."""
+    lines = re.sub("\x1b\\[[0-9;]*m", "", room("/help", **screen)).split("\n")
+    return lines[lines.index(">>> /help") + 1 : lines.index(">>> ")]
+
+
 def test_help_fits_a_screen(room: Room) -> None:
-    lines = room("/help", moving=True).split("\n")
-    page = lines[lines.index(">>> /help") + 1 : lines.index(">>> ")]
+    page = help_page(room, moving=True)
     assert len(page) <= 23
     assert max(map(len, page)) <= 79
     assert page[0].startswith("Enter")
@@ -628,12 +637,25 @@ def test_help_fits_a_screen(room: Room) -> None:
 
 @pytest.mark.parametrize("width", [70, 40, 24])
 def test_help_is_wrapped_between_words_in_a_narrow_window(room: Room, width: int) -> None:
-    lines = room("/help", width=width, moving=True).split("\n")
-    page = lines[lines.index(">>> /help") + 1 : lines.index(">>> ")]
+    page = help_page(room, width=width, moving=True)
     assert max(map(len, page)) < max(width, 31)  # the longest command
-    words = " ".join(page).split()
+    words = f" {' '.join(' '.join(page).split())} "
     for command in COMMANDS:
-        assert f" {command.help} " in f" {' '.join(words)} "
+        assert f" {command.help} " in words
+    assert " .. noise forming leaning settled (stable, not correct) changed bars: " in words
+
+
+@pytest.mark.parametrize("palette", ["dark", "light", "16", "mono"])
+def test_help_shows_the_marks_of_the_canvas_as_they_are_drawn(room: Room, palette: PaletteName) -> None:
+    chosen = resolve_palette(palette, env={}, encoding=None)
+    (drawn,) = [line for line in room("/help", moving=True, palette=palette).split("\n") if line.startswith("Canvas ")]
+    for stage, name in zip(chosen.stages, ("settled", "leaning", "forming", "noise"), strict=True):
+        assert encode_row((Span(name, len(name), stage),)) in drawn
+    assert encode_row((Span("changed", 7, chosen.stages[SETTLED].underlined()),)) in drawn
+
+
+def test_help_explains_no_canvas_where_none_is_drawn(room: Room) -> None:
+    assert "Canvas" not in room("/help", moving=False)
 
 
 def test_help_says_what_enter_does(room: Room) -> None:
