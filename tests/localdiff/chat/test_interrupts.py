@@ -151,7 +151,7 @@ def test_a_command_that_saves_is_stopped_after_that(room: Room, monkeypatch: pyt
 
 
 def test_one_that_comes_just_too_late_for_a_command_ends_nothing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    def late(_line: str) -> None:
+    def late(_line: str, *, typed: bool) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
