@@ -31,6 +31,10 @@ _PATIENCE = 1.0
 _SHORT = 60
 """Characters of a prompt that a hint repeats."""
 _TEXT = "a prompt is UTF-8 text"
+_REST = (
+    "the rest of standard input became part of the prompt; "
+    "in a loop that reads it, too, put `< /dev/null` after `localdiff run`"
+)
 _GIVEN = "give it in quotes, with `-f FILE`, or through a pipe"
 
 
@@ -45,6 +49,9 @@ Reading: TypeAlias = Callable[[BinaryIO, bool], AbstractContextManager[None]]
 @contextmanager
 def reading(output: Output, stdin: BinaryIO, adds: bool, *, shown: bool = True) -> Iterator[None]:
     """Says on stderr that standard input is being read: at once where somebody must type, after a while for a pipe.
+
+    A warning tells of a file whose beginning has been read elsewhere: most often it is the list of a shell loop, which
+    then ends after its first prompt.
 
     Args:
         adds: the input is added to an existing prompt. Only then is it said where stderr is not a terminal, for
@@ -65,6 +72,7 @@ def reading(output: Output, stdin: BinaryIO, adds: bool, *, shown: bool = True) 
             say, delay = output.warning, LONG_DELAY
     timer = threading.Timer(delay, say, [words])
     timer.daemon = True  # a terminal that is held with Ctrl-S may block it for ever
+    begin = stdin.tell() if adds and stdin.seekable() else 0
     timer.start()
     try:
         yield
@@ -72,6 +80,8 @@ def reading(output: Output, stdin: BinaryIO, adds: bool, *, shown: bool = True) 
         timer.cancel()
         timer.join(_PATIENCE)
         status.clear()
+    if begin and stdin.tell() > begin:
+        output.warning(_REST)
 
 
 def read_prompt(

@@ -35,7 +35,9 @@ this before any pipe, and is needed on Windows; `--live on` draws anyway.
 
 Piped input is added to the prompt after a blank line, whether the prompt is an argument or a file. In a shell loop that
 reads its own list from stdin, put `< /dev/null` after `localdiff run`; otherwise the rest of the list becomes part of
-the prompt. Over `ssh` without a terminal, use `ssh -n`; otherwise the run waits for the end of what `ssh` passes on.
+the first prompt, of which a warning tells if the list is a file. Over `ssh` without a terminal, use `ssh -n`; otherwise
+the run waits for the end of what `ssh` passes on.
+
 While standard input is read, stderr says so if it is a terminal: at once where somebody has to type, and after a while
 for a pipe, unless `--live off` or `-q` is given. Where stderr is no terminal, a warning says so after three seconds, if
 there is a prompt already that a pipe would add to.

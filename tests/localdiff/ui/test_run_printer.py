@@ -354,6 +354,29 @@ def test_a_pipe_that_does_not_end_is_named_once_where_stderr_is_no_terminal(
     assert log.text() == said
 
 
+@pytest.mark.parametrize(
+    ("read", "rest", "adds", "warns"),
+    [
+        ("first\n", "second\n", True, True),
+        ("first\n", "", True, False),
+        ("", "a text\n", True, False),
+        ("first\n", "second\n", False, False),
+    ],
+)
+def test_the_list_of_a_shell_loop_is_not_taken_silently(
+    tmp_path: Path, read: str, rest: str, adds: bool, warns: bool
+) -> None:
+    """`while read p; do localdiff run "$p"; done < prompts.txt` leaves the file where the shell stopped reading."""
+    (tmp_path / "prompts.txt").write_text(read + rest)
+    log = CapturedStream()
+    output = Output(stdout=Stream(file=CapturedStream()), stderr=Stream(file=log))
+    with (tmp_path / "prompts.txt").open("rb") as stdin:
+        stdin.seek(len(read))
+        with prompt.reading(output, stdin, adds):
+            assert stdin.read().decode() == rest
+    assert ("put `< /dev/null` after `localdiff run`" in log.text()) == warns
+
+
 def test_events_on_a_terminal_are_undisturbed_lines() -> None:
     run = terminal(*RUN, "--events", "-", script={"blocks": [{"text": "ü\x9b"}]}, columns=2000)
     assert run.finish() == 0
