@@ -18,7 +18,7 @@ from localdiff.ui.output import Color
 
 _COLOR = typer.Option(help="Whether to use colour.")
 _Key: TypeAlias = Annotated[
-    str, typer.Argument(metavar="KEY", help="A name that `localdiff config` lists, such as generate.steps.")
+    str, typer.Argument(metavar="KEY", help="A name that `localdiff config` lists: generate.steps, or just steps.")
 ]
 _Value: TypeAlias = Annotated[str, typer.Argument(metavar="VALUE", help="Its value, without TOML quotes.")]
 

@@ -55,7 +55,8 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
     """Set a setting in the configuration file, or remove it, and list what now applies.
 
     Args:
-        name: of the setting; an unknown name can be removed too, since no file that has one is read.
+        name: of the setting, with or without its table; an unknown name can be removed too, since no file that has
+            one is read.
         text: its value as typed; None removes it.
 
     Raises:
@@ -74,6 +75,7 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
         _write_table(output, [(name, "(no setting)", f"removed from {printable(shown)}")])
         return 0
     key = key_named(name)
+    name = key.name
     try:
         value = None if text is None else key.from_text(text)
         require_text(text or "", f"the value of `{name}`", "the file of settings is UTF-8 text")

@@ -225,17 +225,17 @@ def name_settings(error: ArgumentError) -> None:
 
 
 def key_named(name: str) -> Key:
-    """The setting of this name.
+    """The setting of this name, which may lack its table: `steps` is `generate.steps`, since no two share a word.
 
     Raises:
         UsageError: there is no such setting.
     """
-    if name in KEYS:
-        return KEYS[name]
+    names = {key.word: key.name for key in KEYS.values()}
+    if (full := names.get(name.replace("-", "_"), name)) in KEYS:
+        return KEYS[full]
     if inside := [f"`{key}`" for key in KEYS if key.startswith(f"{name}.")]:
         raise UsageError(f"`{name}` is a table of settings", f"its settings are {', '.join(inside)}")
-    names = {key.word: key.name for key in KEYS.values()}
-    near = get_close_matches(name.rpartition(".")[2].replace("-", "_"), names, 1)
+    near = get_close_matches(name.rpartition(".")[2].replace("-", "_").lower(), names, 1)
     hint = f"did you mean `{names[near[0]]}`?" if near else "`localdiff config` lists every setting"
     raise UsageError(f"there is no setting `{name}`", hint)
 

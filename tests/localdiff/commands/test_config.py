@@ -356,6 +356,22 @@ def test_set_takes_a_file_of_windows(cli: Cli, home: Path) -> None:
     assert file.read_bytes() == b'context = 9\r\nmodel = "a\\u007fb"\r\n[ui]\r\n'
 
 
+def test_a_setting_needs_no_table(cli: Cli, home: Path) -> None:
+    file = home / "config.toml"
+    assert cli("config", "set", "seed", "3").stdout == f"generate.seed  3  {file}:2\n"
+    assert cli("config", "set", "max-tokens", "64").stdout == f"generate.max_tokens  64  {file}:3\n"
+    assert cli("config", "unset", "seed").stdout == "generate.seed  (drawn for every run)  default\n"
+    assert file.read_text() == "[generate]\nmax_tokens = 64\n"
+
+
+def test_what_is_in_the_wrong_table_is_removed_first(cli: Cli, home: Path) -> None:
+    file = home / "config.toml"
+    file.write_text("seed = 3\n[generate]\nseed = 4\n")
+    assert "`seed` belongs under [generate]" in cli("config", "set", "seed", "5").stderr
+    assert cli("config", "unset", "seed").code == 0
+    assert file.read_text() == "[generate]\nseed = 4\n"
+
+
 def test_set_keeps_a_link_and_the_mode_of_the_file(cli: Cli, home: Path, tmp_path: Path) -> None:
     kept = tmp_path / "dotfiles.toml"
     kept.write_text("# mine\n")
@@ -369,7 +385,10 @@ def test_set_keeps_a_link_and_the_mode_of_the_file(cli: Cli, home: Path, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (["steps", "3"], "there is no setting `steps`", "did you mean `generate.steps`?"),
+        (["step", "3"], "there is no setting `step`", "did you mean `generate.steps`?"),
+        (["STEPS", "3"], "there is no setting `STEPS`", "did you mean `generate.steps`?"),
+        (["ui.steps", "3"], "there is no setting `ui.steps`", "did you mean `generate.steps`?"),
+        (["steps", "0"], "`generate.steps 0` must be >= 1", "what it sets: maximum denoise steps per block"),
         (["ui.pallette", "dark"], "there is no setting `ui.pallette`", "did you mean `ui.palette`?"),
         (["xyzzy", "1"], "there is no setting `xyzzy`", "`localdiff config` lists every setting"),
         (["generate.steps", "0"], "`generate.steps 0` must be >= 1", "what it sets: maximum denoise steps per block"),
