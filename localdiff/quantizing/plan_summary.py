@@ -53,7 +53,8 @@ class PlanSummary:
         working: peak of memory while working.
         device: what encodes the weights, in words.
         accounts: context → memory to run.
-        gpu: the GPU that the result will run on.
+        gpu: the GPU that the result will run on; without one, a CPU does.
+        host_free: free bytes of host memory; None where they are unknown.
         others: how many more GPUs the result may use.
         alternative: a recipe that fits the GPU if this one does not.
         remarks: sentences that must not be missed.
@@ -69,6 +70,7 @@ class PlanSummary:
     device: str
     accounts: Mapping[int, MemoryAccount]
     gpu: Gpu | None
+    host_free: int | None = None
     others: int = 0
     alternative: str | None = None
     remarks: Sequence[str] = ()
@@ -87,6 +89,7 @@ class PlanSummary:
             ("memory", f"about {shown_size(self.working)} while working"),
             ("to run", self._to_run()),
             ("", self._fit()),
+            ("", self._on_cpu()),
         ]
         return [
             *folded(f"{self.title} → {self.plan.recipe.name}", width),
@@ -122,12 +125,22 @@ class PlanSummary:
         return text
 
     def _to_run(self) -> str:
-        needs = [f"{shown_size(account.total)} at {_context(context)}" for context, account in self.accounts.items()]
-        return f"GPU memory of {' or '.join(needs)} context"
+        return f"GPU memory of {_needs({context: account.total for context, account in self.accounts.items()})}"
+
+    def _on_cpu(self) -> str:
+        """What a CPU takes, mapped files included, where there is no GPU."""
+        if self.gpu is not None:
+            return ""
+        needed = {context: account.total - account.slack for context, account in self.accounts.items()}
+        text = f"a CPU runs it too, slowly: memory of {_needs(needed)}"
+        if self.host_free is None:
+            return text
+        rest = "" if self.host_free >= min(needed.values()) else "; the rest is read from the disk in every pass"
+        return f"{text} ({shown_size(self.host_free)} are free{rest})"
 
     def _fit(self) -> str:
         if self.gpu is None:
-            return "there is no GPU here that torch can use, as `localdiff doctor` explains; a CPU runs it too, slowly"
+            return "there is no GPU here that torch can use, as `localdiff doctor` explains"
         gpu = f"{self.gpu.device} ({self.gpu.name}, {shown_size(self.gpu.free)} of {shown_size(self.gpu.total)} free)"
         fitting = [context for context, account in self.accounts.items() if account.fits(self.gpu.free)]
         if len(fitting) == len(self.accounts):
@@ -163,6 +176,11 @@ def _table(plan: Plan, accounts: Mapping[int, MemoryAccount], width: int | None)
         rows.append([label, *(["", *whole] if part == "total" else ["", "", ""]), *amounts])
     room = width and width - 2
     return [f"  {line}" for line in aligned(rows, "<" + ">" * (len(head) - 1), width=room, headed=True)]
+
+
+def _needs(nbytes: Mapping[int, int]) -> str:
+    """Bytes at each context, in words."""
+    return " or ".join(f"{shown_size(size)} at {_context(context)}" for context, size in nbytes.items()) + " context"
 
 
 def _context(positions: int) -> str:

@@ -18,6 +18,7 @@ from localdiff.hub.cache import unfinished_file
 from localdiff.hub.downloads import require_transferable
 from localdiff.hub.problems import UnreachableError
 from localdiff.machine.disk_space import Mount, freed_by, mounts
+from localdiff.machine.host_memory import host_memory
 from localdiff.memory_account import MemoryAccount, held_by_plan
 from localdiff.quantizing.card import documents
 from localdiff.quantizing.origin import Origin
@@ -243,6 +244,7 @@ def _summary_without_files(
         device=encoder_words(encoder),
         accounts=accounts(plan, config),
         gpu=gpu,
+        host_free=host_memory()[1],
         others=len(encoder.further),
         alternative=_alternative(plan, config, gpu),
     )

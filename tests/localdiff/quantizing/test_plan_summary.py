@@ -16,6 +16,7 @@ from localdiff.quantizing import planned_job
 from localdiff.quantizing.plan_summary import Download, PlanSummary
 from localdiff.quantizing.planned_job import accounts
 from localdiff.quantizing.request import QuantizeRequest
+from localdiff.sizes import shown_size
 from quant.files.source import read_source
 from quant.planning.encoder import Encoder, Gpu
 from quant.planning.plan import describe_plan, make_plan
@@ -34,7 +35,8 @@ google/diffusiongemma-26B-A4B-it @ 1a2b3c4d → 4bit
   device     cpu, 2 cores; no GPU needed
   memory     about 600 MB while working
   to run     GPU memory of 17.6 GB at 8k or 18.1 GB at 32k context
-             there is no GPU here that torch can use, as `localdiff doctor` explains; a CPU runs it too, slowly
+             there is no GPU here that torch can use, as `localdiff doctor` explains
+             a CPU runs it too, slowly: memory of 16.1 GB at 8k or 16.6 GB at 32k context (24.0 GB are free)
 
                           tensors  published     4bit  GPU at 8k  GPU at 32k
   experts                      60    45.7 GB  12.9 GB    12.9 GB     12.9 GB
@@ -60,6 +62,7 @@ def summary() -> PlanSummary:
         device="cpu, 2 cores; no GPU needed",
         accounts=accounts(plan, {}),
         gpu=None,
+        host_free=24 * GB,
     )
 
 
@@ -118,6 +121,29 @@ def test_the_download(summary: PlanSummary, download: Download | None, text: str
 def test_the_card_that_is_there(summary: PlanSummary, free: float, text: str) -> None:
     card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=round(free * GB))
     assert f"             {text}" in replace(summary, gpu=card).lines()
+
+
+@pytest.mark.parametrize(
+    ("free", "text"),
+    [
+        (None, "16.6 GB at 32k context"),
+        (16.3, "16.6 GB at 32k context (16.3 GB are free)"),
+        (8, "16.6 GB at 32k context (8.0 GB are free; the rest is read from the disk in every pass)"),
+    ],
+)
+def test_the_memory_of_a_machine_without_a_card(summary: PlanSummary, free: float | None, text: str) -> None:
+    lines = replace(summary, host_free=free and round(free * GB)).lines()
+    assert f"             a CPU runs it too, slowly: memory of 16.1 GB at 8k or {text}" in lines
+    card = Gpu(device="cuda:0", name="RTX", total=24 * GB, free=23 * GB)
+    assert not any("CPU" in line for line in replace(summary, gpu=card).lines())
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_what_a_cpu_takes_is_what_the_doctor_says_of_it(summary: PlanSummary, recipe: str) -> None:
+    plan = describe_plan(RECIPES[recipe])
+    needed = account_of(plan, 8192, torch.device("cpu")).total
+    lines = replace(summary, plan=plan, accounts=accounts(plan, {})).lines()
+    assert any(f"memory of {shown_size(needed)} at 8k" in line for line in lines)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
