@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from localdiff.denoising.dynamic import dynamic_steps
+from localdiff.denoising.kernel_comparisons import Comparison, comparisons
 from localdiff.denoising.native_reading import read_natively
-from localdiff.denoising.parity import Comparison, comparisons
 from localdiff.denoising.path import StepPath, int8_embedding, native_logits_kernel
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.denoising.static.reading import read_through_torch, read_through_triton

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 import torch
 
 from localdiff.denoising.denoiser import Denoiser
-from localdiff.denoising.parity import Comparison
+from localdiff.denoising.kernel_comparisons import Comparison
 from localdiff.errors import WeightsError
 from localdiff.failures import is_out_of_memory
 from localdiff.load_progress import LoadProgress, tell_nobody

@@ -36,7 +36,7 @@ def test_the_released_model_waits_for_nothing_and_stays_on_its_card() -> None:
 @pytest.mark.parametrize("recipe", ["bf16", "4bit", "4bit-small", "int8"])
 def test_kernels_of_the_released_model_can_be_held_against_the_plain_path(recipe: str) -> None:
     """As on loading to a card, but over tensors without numbers: both ways give results of the same shapes."""
-    from localdiff.denoising import StepPath, parity
+    from localdiff.denoising import StepPath, kernel_comparisons
     from tests.gpu import specializations as on_cards
     from tests.models.steps import step_parity
 
@@ -52,8 +52,8 @@ def test_kernels_of_the_released_model_can_be_held_against_the_plain_path(recipe
     with (
         mock.patch("quant.cuda.tiles.mma_kind", lambda _: "wgmma"),
         mock.patch("quant.cuda.tiles.sm_count", lambda _: 132),
-        mock.patch.object(parity, "assert_parity", assert_shapes),
-        mock.patch.object(parity, "assert_decided_alike", lambda *_: None),
+        mock.patch.object(kernel_comparisons, "assert_parity", assert_shapes),
+        mock.patch.object(kernel_comparisons, "assert_decided_alike", lambda *_: None),
         on_cards.noted(),
         on_cards.without_numbers(),
     ):

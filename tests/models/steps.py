@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from localdiff.denoising import Denoiser, StepPath
-from localdiff.denoising.parity import comparisons
+from localdiff.denoising.kernel_comparisons import comparisons
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import set_layer_ops

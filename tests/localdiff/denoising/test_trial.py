@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from localdiff.denoising import Denoiser, StepPath, compare_kernels, failures, trial, try_kernels
-from localdiff.denoising.parity import Comparison
+from localdiff.denoising.kernel_comparisons import Comparison
 from localdiff.denoising.static.program import Program
 from localdiff.engine import Engine, opening
 from localdiff.errors import WeightsError

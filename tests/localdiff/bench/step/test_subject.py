@@ -18,7 +18,7 @@ from localdiff.bench.step.subject import Make, random_subject, real_subject
 from localdiff.checkpoints.model_reference import resolve_local
 from localdiff.demo.training.architecture import CANVAS_LENGTH
 from localdiff.denoising import Denoiser, trial
-from localdiff.denoising.parity import Comparison
+from localdiff.denoising.kernel_comparisons import Comparison
 from localdiff.errors import ResourceError, UsageError
 from localdiff.load import devices, memory_plan, open_weights, plan_memory
 from localdiff.load.loader import LoadedModel

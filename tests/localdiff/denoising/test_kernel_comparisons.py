@@ -13,7 +13,7 @@ from torch import Tensor
 from localdiff.adapter.attach import attach
 from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.targets import SIDES, Target, targets
-from localdiff.denoising import StepPath, parity
+from localdiff.denoising import StepPath, kernel_comparisons
 from localdiff.denoising.static import reading
 from localdiff.diffusion.reading import LogitStatistics
 from localdiff.kernels.decision import StepBuffers
@@ -77,12 +77,12 @@ def model(monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
 
 def only(names: Collection[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Has only the kernels of these names computed and compared, because the interpreter is slow."""
-    right = parity.assert_parity
+    right = kernel_comparisons.assert_parity
 
     def chosen(name: str, *arguments: Any) -> float:
         return right(name, *arguments) if name in names else 0.0
 
-    monkeypatch.setattr(parity, "assert_parity", chosen)
+    monkeypatch.setattr(kernel_comparisons, "assert_parity", chosen)
 
 
 def test_kernels_agree(model: DiffusionGemma) -> None:
@@ -338,10 +338,10 @@ def test_as_many_decisions_may_differ_as_another_order_of_sums_explains() -> Non
     expected = torch.zeros(4, 256)
     found = expected.clone()
     found[2, :25] = 1
-    parity.assert_decided_alike(found, expected)
+    kernel_comparisons.assert_decided_alike(found, expected)
     found[2, 25] = 1
     with pytest.raises(ParityError, match="^decision of a step: 10% of one kind differ"):
-        parity.assert_decided_alike(found, expected)
+        kernel_comparisons.assert_decided_alike(found, expected)
 
 
 def test_a_wrong_decision_is_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:

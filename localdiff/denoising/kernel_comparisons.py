@@ -93,13 +93,13 @@ def comparisons(model: DiffusionGemma, path: StepPath) -> list[Comparison]:
 
     One layer of each kind is tried, among those whose weights are on the device of the model's last norm.
     """
-    parity = _Parity(model)
-    found = [comparison for config, layer in parity.kinds().items() for comparison in parity.of_layer(config, layer)]
+    trials = _Trials(model)
+    found = [comparison for config, layer in trials.kinds().items() for comparison in trials.of_layer(config, layer)]
     if path.logits:
         as_probabilities = not path.sparse
-        found.append(Comparison("logits", partial(parity.compare, partial(parity.try_logits, as_probabilities))))
+        found.append(Comparison("logits", partial(trials.compare, partial(trials.try_logits, as_probabilities))))
     if path.sparse:
-        found.append(Comparison(None, partial(parity.compare, parity.try_sparse_soft)))
+        found.append(Comparison(None, partial(trials.compare, trials.try_sparse_soft)))
     return found
 
 
@@ -137,7 +137,7 @@ def assert_decided_alike(found: Tensor, expected: Tensor) -> None:
         raise ParityError(f"decision of a step: {(1 - float(same.min())):.0%} of one kind differ from the plain path's")
 
 
-class _Parity:
+class _Trials:
     """Tries kernels on random inputs; keeps the largest error of each."""
 
     def __init__(self, model: DiffusionGemma) -> None:
