@@ -23,9 +23,10 @@ from localdiff.failures import is_out_of_memory
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.machine.children import shielded_children
 from quant.cuda.parity import Expectation
-from quant.cuda.support import exclude, failure_of, forget_unloaded_kernels, readmit
+from quant.cuda.support import exclude, forget_unloaded_kernels, readmit
 from quant.cuda.switches import PLAIN, Part, give_up, is_plain, switched_off
 from quant.cuda.timed import give_up_timed
+from quant.cuda.triton_errors import failure_of
 from quant.unsupported import Unsupported
 
 Failures: TypeAlias = Mapping[Part, Unsupported] | Unsupported

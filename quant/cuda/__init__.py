@@ -1,6 +1,7 @@
 """Fast NVIDIA GPU versions of the modules in `quant.modules`, and of experts with unquantized weights.
 
     support                         whether Triton works here, and what is missing
+    triton_errors                   what an error of Triton or of a kernel means, and what helps
     tiles                           tile shapes of GEMMs, by the matrix instruction of a GPU
     timed                           tiles that were timed on this GPU and replace those, by the shape of a product
     launch_arguments                nf4's table, constants and the device that kernels are launched with

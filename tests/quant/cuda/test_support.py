@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from quant.cuda import linear, support
+from quant.cuda import linear, support, triton_errors
 from tests.gpu.kernels import DEVICE, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
@@ -135,11 +135,11 @@ def test_of_what_triton_raises_the_reason_is_quoted_and_no_advice_for_who_writes
     source = "def kernel(x):\n    y = x\n"
     too_large = errors.OutOfResources(150_000, 101_376, "shared memory")
     refused = compiler.CompilationError(source, ast.parse(source).body[0], "no such name")
-    assert support.failure_of(too_large, "attention").reason == (
+    assert triton_errors.failure_of(too_large, "attention").reason == (
         "a kernel of `attention` fails here (OutOfResources: out of resource: shared memory, Required: 150000, "
         "Hardware limit: 101376)"
     )
-    assert support.failure_of(refused).reason == "a kernel fails here (CompilationError: at 1:0: no such name)"
+    assert triton_errors.failure_of(refused).reason == "a kernel fails here (CompilationError: at 1:0: no such name)"
 
 
 def test_a_processor_has_no_kernels_to_try() -> None:
@@ -200,7 +200,7 @@ def test_what_has_to_be_installed_is_told(
     """Triton builds its launcher with the system's C compiler and `Python.h`, which not every system has."""
     if has_headers:
         (tmp_path / "Python.h").touch()
-    monkeypatch.setattr(support.sysconfig, "get_path", lambda *_: tmp_path)
+    monkeypatch.setattr(triton_errors.sysconfig, "get_path", lambda *_: tmp_path)
 
     def broken(_: torch.device) -> bool:
         raise error
@@ -378,7 +378,7 @@ def test_compiled_kernels_that_cannot_be_kept_are_no_fault_of_versions(
 
     if when == "later":
         monkeypatch.setattr(support, "_failed", {})
-        support.exclude(DEVICE, support.failure_of(error))
+        support.exclude(DEVICE, triton_errors.failure_of(error))
         unsupported = support.why_unsupported(DEVICE)
     else:
         monkeypatch.setattr(support, "_rounds_rows", broken)
