@@ -118,56 +118,70 @@ def _is_of_triton(error: Exception) -> bool:
 
 def _usage(error: typer.TyperException) -> UsageError:
     """An error of the option parser in our form: no capital, no period, back-ticks, a hint."""
-    message, _, suggestion = error.message.removeprefix("Value error, ").partition(" Did you mean ")
-    message = message.rstrip(".")
-    message = message[:1].lower() + message[1:]
-    extra, choice = _EXTRA.match(message), _CHOICE.match(message)
-    message = _UNKNOWN.sub(r"\1 `\2`", _QUOTED.sub(r"\1 `\3`", message))
-    if extra is not None:
-        message = f"too many arguments: `{extra[1] or _EMPTY}`"
-    is_unknown_command = message.startswith("no such command")
-    if (parameter := getattr(error, "param", None)) is not None:
-        name = max(parameter.opts, key=len)
-        if not name.startswith("-"):
-            name = parameter.metavar or name
-        if (number := _no_number(error)) is not None:
-            text, kind = number
-            message = f"`{name} {text}` must be {kind}"
-        elif choice is not None:
-            choices = ", ".join(re.findall("'(.+?)'", choice[3]))
-            message = f"`{name} {choice[2] or _EMPTY}` must be one of {choices}"
-        else:
-            message = f"`{name}`: {message}" if message else f"`{name}` is missing"
+    said, _, suggestion = error.message.removeprefix("Value error, ").partition(" Did you mean ")
+    said = said.rstrip(".")
+    said = said[:1].lower() + said[1:]
+    message = _message(error, said)
     context = getattr(error, "ctx", None)
-    hint = f"`{context.command_path if context else 'localdiff'} --help` shows what it takes"
-    if is_unknown_command and context and (elsewhere := _of_elsewhere(message, context)):
-        return UsageError(message, elsewhere)
-    if suggestion:
-        hint = "did you mean " + suggestion.replace("'", "`")
-    elif possible := _longer_options(error) or _similar_options(error):
-        hint = f"did you mean {' or '.join(f'`{name}`' for name in sorted(possible))}?"
+    usual = f"`{context.command_path if context else 'localdiff'} --help` shows what it takes"
+    meant = f"did you mean {suggestion}".replace("'", "`") if suggestion else None
+    hint: str | None = None
+    if context is not None and message.startswith("no such command"):
+        hint = _of_unknown_command(message, context, meant, usual)
     elif message == "`SHELL` is missing":
         hint = f"it is one of {', '.join(SCRIPTS)}"
-    elif message == "no such option `-m`" and context and context.info_name == "quality":
-        hint = "the two models need no option: `localdiff bench quality A B`"
-    elif (option := _run_option(error)) is not None:
-        hint = f"options follow the command: `localdiff run {option} …`"
-    elif extra is not None and context is not None:
-        hint = _of_extra_words(extra[1], context) or hint
-    elif is_unknown_command and context and context.parent is None:
-        hint = '`localdiff run "…"` answers a prompt; `localdiff --help` lists the commands'
-    elif message.startswith("no such option") and context and any(p.name == "prompt" for p in context.command.params):
-        hint += "; a prompt that begins with `-` goes after `--`"
-    if is_unknown_command and context and context.parent is not None and context.command.invoke_without_command:
-        hint += f"{'' if suggestion else ';'} `{context.command_path}` on its own lists what there is"
-    return UsageError(message, hint)
+    elif context is not None and message.startswith("no such option"):
+        hint = _of_unknown_option(error, context, usual)
+    elif context is not None and (extra := _EXTRA.match(said)) is not None:
+        hint = _of_extra_words(extra[1], context)
+    return UsageError(message, hint or meant or usual)
 
 
-def _of_elsewhere(message: str, context: typer.Context) -> str | None:
-    """The hint for an unknown command that other programs have."""
+def _message(error: typer.TyperException, said: str) -> str:
+    """What the parser said, and of which parameter."""
+    message = _UNKNOWN.sub(r"\1 `\2`", _QUOTED.sub(r"\1 `\3`", said))
+    if (extra := _EXTRA.match(said)) is not None:
+        message = f"too many arguments: `{extra[1] or _EMPTY}`"
+    if (parameter := getattr(error, "param", None)) is None:
+        return message
+    name = max(parameter.opts, key=len)
+    if not name.startswith("-"):
+        name = parameter.metavar or name
+    if (number := _no_number(error)) is not None:
+        text, kind = number
+        return f"`{name} {text}` must be {kind}"
+    if (choice := _CHOICE.match(said)) is not None:
+        choices = ", ".join(re.findall("'(.+?)'", choice[3]))
+        return f"`{name} {choice[2] or _EMPTY}` must be one of {choices}"
+    return f"`{name}`: {message}" if message else f"`{name}` is missing"
+
+
+def _of_unknown_command(message: str, context: typer.Context, meant: str | None, usual: str) -> str:
+    """The hint for an unknown command: what does the same here as one of other programs, or what may be meant."""
     word = message.removeprefix("no such command `").removesuffix("`")
     group = "" if context.parent is None else f"{context.info_name} "
-    return _ELSEWHERE.get(group + word)
+    if (elsewhere := _ELSEWHERE.get(group + word)) is not None:
+        return elsewhere
+    if context.parent is None:
+        return meant or '`localdiff run "…"` answers a prompt; `localdiff --help` lists the commands'
+    if getattr(context.command, "invoke_without_command", False):
+        return f"{meant or f'{usual};'} `{context.command_path}` on its own lists what there is"
+    return meant or usual
+
+
+def _of_unknown_option(error: typer.TyperException, context: typer.Context, usual: str) -> str:
+    """The hint for an unknown option: which one may be meant, or where it belongs."""
+    option, command = str(getattr(error, "option_name", "")), context.command
+    if possible := _longer_options(option, context) or _similar_options(option, error):
+        return f"did you mean {' or '.join(f'`{name}`' for name in sorted(possible))}?"
+    if option == "-m" and context.info_name == "quality":
+        return "the two models need no option: `localdiff bench quality A B`"
+    run = command.get_command(context, "run") if hasattr(command, "get_command") else None
+    if run is not None and any(option in parameter.opts for parameter in run.params):
+        return f"options follow the command: `localdiff run {option} …`"
+    if any(parameter.name == "prompt" for parameter in command.params):
+        return f"{usual}; a prompt that begins with `-` goes after `--`"
+    return usual
 
 
 def _of_extra_words(words: str, context: typer.Context) -> str | None:
@@ -194,33 +208,19 @@ def is_model(word: str) -> bool:
         return False
 
 
-def _longer_options(error: typer.TyperException) -> list[str]:
+def _longer_options(option: str, context: typer.Context) -> list[str]:
     """The options that start with an unknown one; the parser only suggests those that resemble all of it."""
-    option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
-    if option is None or context is None:
-        return []
     names = [name for parameter in context.command.params for name in (*parameter.opts, *parameter.secondary_opts)]
-    if option in names:  # it is known, and lacks its value
-        return []
     return [name for name in names if name.startswith("--") and name.startswith(option)]
 
 
-def _similar_options(error: typer.TyperException) -> list[str]:
+def _similar_options(option: str, error: typer.TyperException) -> list[str]:
     """The options that the parser takes for similar, if they still are without their dashes."""
-    option = str(getattr(error, "option_name", "")).lstrip("-")
+    option = option.lstrip("-")
     possible = getattr(error, "possibilities", None) or ()
     if any(map(str.isspace, option)):  # a prompt, rather
         return []
     return [name for name in possible if get_close_matches(option, [name.lstrip("-")], cutoff=_SIMILARITY)]
-
-
-def _run_option(error: typer.TyperException) -> str | None:
-    """The unknown option of a command line without a command, if `run` has it."""
-    option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
-    if option is None or context is None or not hasattr(context.command, "get_command"):
-        return None
-    run = context.command.get_command(context, "run")
-    return option if run is not None and any(option in parameter.opts for parameter in run.params) else None
 
 
 def _no_number(error: typer.TyperException) -> tuple[str, str] | None:
