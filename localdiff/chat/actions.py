@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from localdiff import paths
 from localdiff.chat import session_text, settings
 from localdiff.chat.clipboard import last_code, osc52, write_copy
-from localdiff.chat.files import read_attachment, split_paths
+from localdiff.chat.files import matched, read_attachment, split_paths
 from localdiff.chat.help import help_page
 from localdiff.chat.reply_runner import next_seed
 from localdiff.chat.session import Attachment, Session, stamp
@@ -167,7 +168,7 @@ def file(state: ChatState, argument: str) -> None:
         state.say(attached if names else "No files are attached to the next message.")
         return
     attachments: dict[Path, Attachment] = {}
-    for path in split_paths(argument):
+    for path in chain.from_iterable(map(matched, split_paths(argument))):
         attachment = read_attachment(path)  # first: it refuses a path that cannot be resolved
         attachments[path.resolve()] = attachment
     sizes = [state.model.count(attachment.quoted(), max_tokens=state.context) for attachment in attachments.values()]

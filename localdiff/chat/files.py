@@ -5,10 +5,12 @@ Knows what is text and what is not; knows nothing about how many tokens fit.
 
 from __future__ import annotations
 
+import glob
 import os
 import shlex
 import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from localdiff.chat.session import Attachment
@@ -47,6 +49,14 @@ def split_paths(argument: str) -> list[Path]:
     if not all(words):
         raise UsageError(f"an empty name in `{argument:.60}`", "Tab completes paths")
     return [expanded(word) for word in words]
+
+
+def matched(path: Path) -> list[Path]:
+    """The files that a pattern matches; the path itself if it exists as it is, or nothing matches."""
+    if glob.has_magic(str(path)) and not os.path.lexists(path):
+        with suppress(ValueError):  # a null byte
+            return sorted(filter(Path.is_file, map(Path, glob.glob(str(path))))) or [path]
+    return [path]
 
 
 def read_attachment(path: Path) -> Attachment:

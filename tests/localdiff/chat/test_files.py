@@ -101,6 +101,31 @@ def test_what_makes_room_for_a_file_depends_on_its_size(
     assert f"error: `a.txt` {reason}\nhint: {hint}\n" in shown
 
 
+def test_a_pattern_stands_for_the_files_that_match(room: Room, tmp_path: Path) -> None:
+    for name in ("b.txt", "a.txt", ".hidden.txt", "c.md", "d 1.txt"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "folder.txt").mkdir()
+    shown = room(f"/file {tmp_path}/*.txt", f"/file {tmp_path}/a.txt {tmp_path}/[ac].*", display=QUIET)
+    assert "*.txt\na.txt · 4 tokens\nb.txt · 4 tokens\nd 1.txt · 5 tokens\n>>> " in shown
+    assert "a.txt · 4 tokens · replaces the one attached before\nc.md · 4 tokens\n>>> " in shown
+    shown = room(f"/file {tmp_path}/*.txt {tmp_path}/*.py", "/file")
+    assert f"error: no such file: `{tmp_path}/*.py`\n" in shown
+    assert "No files are attached to the next message.\n" in shown
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_that_file(room: Room, tmp_path: Path) -> None:
+    for name in ("[1].txt", "1.txt", "*"):
+        (tmp_path / name).write_text("x")
+    room(f"/file {tmp_path}/[1].txt {tmp_path}/*", "What?")
+    assert room.asked == [["[1].txt\n```\nx\n```\n\n*\n```\nx\n```\n\nWhat?"]]
+
+
+def test_the_name_of_a_recording_is_no_pattern(room: Room, tmp_path: Path) -> None:
+    (tmp_path / "1.jsonl").write_text("x")
+    room("Hi", f"/trace {tmp_path}/*.jsonl")
+    assert sorted(path.name for path in tmp_path.glob("*.jsonl")) == ["*.jsonl", "1.jsonl"]
+
+
 @pytest.mark.skipif(sys.platform == "darwin", reason="its file systems have no such names")
 def test_a_name_that_is_no_text_is_sent_with_its_bytes_escaped(room: Room, tmp_path: Path) -> None:
     name = os.fsdecode("é".encode() + b"\xe9.txt")
