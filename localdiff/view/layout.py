@@ -126,7 +126,7 @@ def layout_of(
         legend_rows=legend_rows,
         pending_rows=PENDING_ROWS + more,
         prefix=prefix,
-        map_columns=64 if tier is Tier.WIDE else 32,
-        spark_steps={Tier.WIDE: 24, Tier.NORMAL: 16}.get(tier, 12),
+        map_columns=128 if size.columns >= 190 else 64 if tier is Tier.WIDE else 32,
+        spark_steps={Tier.WIDE: min(48, size.columns // 5), Tier.NORMAL: 16}.get(tier, 12),
         earlier_blocks={Tier.WIDE: 8, Tier.NORMAL: 4}.get(tier, 0),
     )

@@ -113,6 +113,12 @@ def test_footers() -> None:
     assert footer(SCENE, 48) == " █▇▆▆▅" + " " * 9 + "▂" * 25 + "▇" * 7
 
 
+def test_the_footer_of_a_wide_terminal_has_room_for_every_gauge() -> None:
+    scene = replace(SCENE, means=(1.0,) * 48, block_steps=(9, 11, 12, 13, 14, 15, 16, 17))
+    assert footer(scene, 190) == " " + "▆" * 38 + "  steps … 15 16 17" + " " * 4 + "▂" * 100 + "▇" * 28
+    assert footer(scene, 200).startswith(" " + "▆" * 40 + "  steps … 12 13 14 15 16 17 ")
+
+
 def test_the_footer_lists_the_latest_blocks() -> None:
     scene = replace(SCENE, block_steps=(11, 12, 13, 14, 15, 16))
     assert "steps … 13 14 15 16 " in footer(scene, 80)
