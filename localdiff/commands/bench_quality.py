@@ -19,7 +19,7 @@ from localdiff.options import GenerateOptions
 from localdiff.quoting import printable
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
-from localdiff.ui.status import StatusLine, status_line
+from localdiff.ui.status import StatusLine, progress_of, status_line
 
 if TYPE_CHECKING:
     from localdiff.engine import Engine
@@ -89,7 +89,8 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine) -> Non
     first, *others = (partial(load, model) for model in request.models)
     seed = request.options.seed or 0
     by_seed = [replace(request.options, seed=seed + number) for number in range(request.seeds)]
-    comparisons = compare(first, others, questions, by_seed, lambda words: status.show(printable(words)))
+    tell = progress_of(output, status)
+    comparisons = compare(first, others, questions, by_seed, lambda words: tell(printable(words)))
     for number, comparison in enumerate(comparisons):
         text = (
             json.dumps(to_object(comparison), allow_nan=False)

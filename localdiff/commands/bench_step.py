@@ -18,7 +18,7 @@ from localdiff.machine.garbage import importing
 from localdiff.quoting import shell_word
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
-from localdiff.ui.status import status_line
+from localdiff.ui.status import progress_of, status_line
 from quant import DEFAULT_RECIPE, recipe_named
 from quant.released import LAYERS, MAX_POSITIONS, MIN_LAYERS
 
@@ -121,7 +121,7 @@ def bench_step(request: StepRequest, output: Output) -> int:
         confirm: ConfirmDownload = confirm_silently
         if request.choice.model is not None:
             confirm = Loading(status, request.choice.model, output, yes=request.choice.yes).confirm
-        report = measure(request, status.show, confirm)
+        report = measure(request, progress_of(output, status), confirm)
     from localdiff.bench.step.report_text import json_line, table
 
     if not request.json:

@@ -5,9 +5,6 @@ Knows the streams and which values are refused; knows nothing about tensors.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 from localdiff.commands.bench_step import require_between
 from localdiff.commands.loading import IMPORTING
 from localdiff.config import KEYS
@@ -16,14 +13,12 @@ from localdiff.machine.garbage import importing
 from localdiff.paths import shown
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
-from localdiff.ui.status import StatusLine, status_line
+from localdiff.ui.status import progress_of, status_line
 from quant import recipe_named
 from quant.released import LAYERS, MAX_POSITIONS, MIN_LAYERS
 
 TUNED_LAYERS = 12
 """Enough layers that a step takes the GPU longer than the host."""
-PAUSE = 30.0
-"""Seconds between lines of progress, where stderr is not a terminal."""
 
 
 def tune_tiles(
@@ -72,23 +67,8 @@ def tune_tiles(
         make = random_subject(
             recipe=recipe, layers=layers, context=context, device=device, dtype="auto", activations=activations
         )
-        tuning = tune(make, context=context, seconds=60 * minutes, progress=_progress(output, status))
+        tuning = tune(make, context=context, seconds=60 * minutes, progress=progress_of(output, status))
     rounded = "" if activations == "auto" else f" with {activations} activations"
     model = f"random weights in {recipe}{rounded}, {layers} of {LAYERS} layers"
     output.stdout.write(table(tuning, f"{model}, {context:,} tokens of context", output.stdout.room))
     return 0
-
-
-def _progress(output: Output, status: StatusLine) -> Callable[[str], None]:
-    """Shows progress in the status line, or in a line now and then where it cannot be rewritten, as in a log."""
-    if output.quiet or output.stderr.moving:
-        return status.show
-    told_at = float("-inf")
-
-    def tell(text: str) -> None:
-        nonlocal told_at
-        if time.monotonic() - told_at >= PAUSE:
-            told_at = time.monotonic()
-            status.above(text)
-
-    return tell

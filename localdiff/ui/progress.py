@@ -23,6 +23,7 @@ from localdiff.quoting import printable
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.progress_terminal import ProgressTerminal
 from localdiff.ui.rate import Rate, shown_amount
+from localdiff.ui.status import MIN_SECONDS, PAUSE
 from localdiff.ui.terminal import keeps_waiting
 
 DETAILED, WIDE, NARROW = 100, 80, 54
@@ -30,10 +31,6 @@ SPACE = "   "
 """Separates the parts of a detail; where there is no room, parts are left out from the end."""
 STEP = 10
 """Percent between two lines."""
-PAUSE = 30.0
-"""Seconds after which a line is due in any case."""
-MIN_SECONDS = 1.0
-"""Minimum time between two lines."""
 
 
 @dataclass(kw_only=True, slots=True)

@@ -6,6 +6,8 @@ Uses carriage returns and spaces only, no escape codes. Knows nothing about what
 from __future__ import annotations
 
 import logging
+import re
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +22,12 @@ from localdiff.view.widths import clip, text_width
 _ECHO = 4
 _AGAIN = 0.5
 """Seconds within which a repeated message is dropped."""
+
+PAUSE = 30.0
+"""Seconds after which a line of progress is due in any case, where no line can be rewritten, as in a log."""
+MIN_SECONDS = 1.0
+"""Minimum time between two lines there, and before the first."""
+_NUMBER = re.compile(r"\d")
 
 
 class StatusLine:
@@ -68,6 +76,27 @@ class StatusLine:
         columns = max(text_width(self._text), width) + _ECHO
         blanks = min(columns, self._stream.columns - 1) - width
         return " " * blanks + "\b" * blanks if blanks > 0 else ""
+
+
+def progress_of(
+    output: Output, status: StatusLine, clock: Callable[[], float] = time.monotonic
+) -> Callable[[str], None]:
+    """Shows how far a job is: in the status line, or, where that cannot be rewritten, in lines that stay.
+
+    Those are a line for each stage that lasts, which is what a text says before its first number, and one now and then.
+    """
+    if output.quiet or output.stderr.moving:
+        return status.show
+    told_at, told = clock(), ""
+
+    def tell(text: str) -> None:
+        nonlocal told_at, told
+        stage, since = _NUMBER.split(text, 1)[0], clock() - told_at
+        if (stage != told and since >= MIN_SECONDS) or since >= PAUSE:
+            told_at, told = clock(), stage
+            status.above(text)
+
+    return tell
 
 
 @contextmanager

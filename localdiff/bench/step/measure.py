@@ -105,6 +105,7 @@ class Stopwatch:
         self._network, self._context, self._progress = subject.network, context, progress
         config, device = subject.network.config, subject.device
         self._wait = waiter(device)
+        self._slow_layers = tuple(subject.network.layers) if device.type == "cpu" else ()
         self.denoiser, self._launched = subject.denoiser, subject.denoiser.without_graphs()
         self.cache = KVCache(config, context + config.canvas_length, subject.dtype, device)
         generator = torch.Generator().manual_seed(_SEED)
@@ -114,7 +115,6 @@ class Stopwatch:
     @torch.inference_mode()
     def measure(self, steps: int) -> Timings:
         """Times the context, `steps` denoise steps after a warm-up, and a few commit passes."""
-        self._progress("warming up")
         self._warm_up()
         prefills = self._prefills()
         self.cache.snapshot()
@@ -128,16 +128,26 @@ class Stopwatch:
     def _warm_up(self) -> None:
         """Runs a pass of every size that is timed later: kernels may be compiled anew for another number of rows."""
         for ids in {len(ids): ids for ids in (*self._chunks, self._block)}.values():
-            self._network.encode(ids, self.cache)
+            self._encode(ids, f"warming up, {len(ids):,} tokens")
             self.cache.rewind(0)
 
     def prefill(self) -> None:
         """Reads the context into the empty cache."""
         done = 0
         for chunk in self._chunks:
-            self._progress(f"prefill, {done:,} of {self._context:,} tokens")
-            self._network.encode(chunk, self.cache)
+            self._encode(chunk, f"prefill, {done:,} of {self._context:,} tokens")
             done += len(chunk)
+
+    def _encode(self, ids: Tensor, what: str) -> None:
+        """A pass over a chunk of the context, told of by each layer where that may take minutes, on a CPU."""
+        self._progress(what)
+        with ExitStack() as hooks:
+            for number, layer in enumerate(self._slow_layers, 1):
+                text = f"{what}, layer {number} of {len(self._slow_layers)}"
+                hooks.enter_context(
+                    layer.register_forward_pre_hook(lambda _layer, _inputs, text=text: self._progress(text))
+                )
+            self._network.encode(ids, self.cache)
 
     def _prefills(self) -> tuple[float, ...]:
         """Seconds of each prefill of the whole context, the last of which stays in the cache.

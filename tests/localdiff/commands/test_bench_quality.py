@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from localdiff.commands.model_choice import ModelChoice
+from localdiff.ui import status
 from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.quantized import quantize
 from tests.screens.processes import Cli
@@ -45,11 +46,23 @@ def test_the_table_goes_to_stdout_and_the_progress_to_stderr(
     assert set(rule) <= set("|-:")
     assert [row.split("|")[1].strip() for row in rows] == ["prompts"]
     assert "second model: question 3 of 3 (prompts)" in result.stderr
-    assert "question" not in cli(*asked, "--seeds", "1").stderr
+
+
+def test_progress_is_a_line_for_each_stage_in_a_log(
+    cli: Cli, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "MIN_SECONDS", 0.0)
+    assert cli(*asked, "--seeds", "1").stderr.splitlines() == [
+        "loading the first model",
+        "first model: question 1 of 3 (prompts)",
+        "loading the second model",
+        "second model: question 1 of 3 (prompts)",
+    ]
+    assert cli(*asked, "--seeds", "1", "-q").stderr == ""
 
 
 def test_one_object_in_place_of_the_table(cli: Cli, asked: list[str]) -> None:
-    result = cli(*asked, "--count", "2", "--seeds", "3", "--json")
+    result = cli(*asked, "--count", "2", "--seeds", "3", "--json", "-q")
     content = json.loads(result.stdout)
     assert content["first"]["recipe"] == "bf16"
     assert content["second"]["recipe"] == "4bit-small"

@@ -13,6 +13,7 @@ from localdiff.commands import bench_step as command
 from localdiff.commands.bench_step import StepRequest
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.errors import ArgumentError
+from localdiff.ui import status
 from tests.fakes.step_report import report
 from tests.screens.processes import Cli
 
@@ -131,3 +132,9 @@ def test_progress_is_shown_on_a_terminal_and_taken_away(
     assert "measuring" in result.stderr
     assert result.stderr.endswith("\r")
     assert cli("bench", "step", "-q", terminals="stderr").stderr == ""
+
+
+def test_progress_is_lines_in_a_log(cli: Cli, asked: list[StepRequest], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "MIN_SECONDS", 0.0)
+    assert cli("bench", "step").stderr == "measuring\n"
+    assert cli("bench", "step", "-q").stderr == ""

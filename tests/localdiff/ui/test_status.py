@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from localdiff.ui.output import Output, Stream
-from localdiff.ui.status import StatusLine, status_line
+from localdiff.ui.status import StatusLine, progress_of, status_line
 from tests.screens.terminal import FakeTerminal
 
 
@@ -51,6 +51,38 @@ def test_it_never_wraps() -> None:
     assert terminal.lines() == ["x" * 11]
     status.clear()
     assert terminal.lines() == [""]
+
+
+def test_in_a_log_a_stage_that_lasts_has_a_line_and_one_now_and_then_says_how_far_it_is() -> None:
+    log, now = io.StringIO(), 0.0
+    output = Output(stdout=Stream(file=io.StringIO()), stderr=Stream(file=log))
+    tell = progress_of(output, StatusLine(output.stderr), lambda: now)
+    told = {
+        0.1: "importing",
+        1.5: "tile 1",
+        2.0: "loading",  # too soon, and over before a line is due
+        2.4: "tile 2",
+        31.0: "tile 3",
+        31.6: "tile 4",
+        31.9: "step 1 of 2",
+        40.0: "step 2 of 2",
+    }
+    for now, text in told.items():  # noqa: B007
+        tell(text)
+    assert log.getvalue().splitlines() == ["tile 1", "tile 4", "step 2 of 2"]
+
+
+def test_progress_is_shown_in_place_where_a_line_can_move_and_nowhere_with_quiet() -> None:
+    terminal, status = status_line_of()
+    output = Output(stdout=Stream(file=io.StringIO()), stderr=status._stream)
+    tell = progress_of(output, status)
+    tell("step 1 of 2")
+    tell("step 2 of 2")
+    assert terminal.lines() == ["step 2 of 2"]
+    log = io.StringIO()
+    output = Output(stdout=Stream(file=io.StringIO()), stderr=Stream(file=log), quiet=True)
+    progress_of(output, StatusLine(output.stderr), iter((0.0, 99.0)).__next__)("step 1 of 2")
+    assert log.getvalue() == ""
 
 
 @pytest.mark.parametrize("columns", [12, 13])

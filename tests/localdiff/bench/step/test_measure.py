@@ -68,9 +68,11 @@ def test_context_longer_than_a_window_and_a_chunk(monkeypatch: pytest.MonkeyPatc
     subject, told = small_subject(), list[str]()
     stopwatch = Stopwatch(subject, context=20, progress=told.append)
     timings = stopwatch.measure(1)
-    assert [line for line in told if line.startswith("prefill")] == [
-        f"prefill, {start} of 20 tokens" for start in (0, 8, 16)
-    ] * (PREFILLS + 1)
+    chunks = [f"prefill, {start} of 20 tokens" for start in (0, 8, 16)] * (PREFILLS + 1)
+    assert [line for line in told if line.startswith("prefill") and "layer" not in line] == chunks
+    layers = [f"{chunk}, layer {number} of 4" for chunk in chunks for number in range(1, 5)]
+    assert [line for line in told if line.startswith("prefill") and "layer" in line] == layers
+    assert not any("layer" in line for line in told[told.index("step 1 of 6") :]), "only there may a pass take minutes"
     assert len(timings.prefills) == PREFILLS and len(timings.steps.seconds) == 1
     assert stopwatch.cache.length == 20
 
