@@ -75,12 +75,12 @@ def cards(trace: Trace) -> str:
     steps = [len(block.steps) for block in trace.blocks] or [0]
     figures = [_card("blocks", f"{len(trace.blocks):,}", _ending(trace))]
     if stats is None:
-        figures.append(_card("forward passes", f"{sum(steps):,}", "until the trace ends"))
+        figures.append(_card("denoise steps", f"{sum(steps):,}", "until the trace ends"))
     else:
         figures += _passes(stats)
     spread = f"{min(steps)} to {max(steps)}" if min(steps) < max(steps) else f"{steps[0]}"
     most = trace.started.max_steps if trace.started else 0
-    figures.append(_card("steps per block", spread, f"median {median(steps):g}, at most {most}"))
+    figures.append(_card("steps per block", spread, f"median {median(steps):g}; the limit is {most}"))
     if stats is not None:
         time = f"{stats.tokens:,} tokens in {stats.seconds:.2f} s"
         figures.append(_card("speed", f"{rounded(stats.tok_per_s)} tok/s", time))
@@ -89,16 +89,15 @@ def cards(trace: Trace) -> str:
 
 
 def _passes(stats: RunStats) -> list[str]:
-    """Passes, and tokens per pass, without and with commit passes; autoregressive decoding has 1 token per pass."""
-    both = stats.denoise_passes + stats.commit_passes
-    each_of_both = stats.tokens / both if both else 0.0
+    """Steps, and tokens for each; passes that only commit a block are told of beside both."""
+    commits, both = stats.commit_passes, stats.denoise_passes + stats.commit_passes
+    passes, tokens = "a pass of the model each", "1 where tokens are written one by one"
+    if commits:
+        passes += f"; {commits:,} more {'pass' if commits == 1 else 'passes'} to commit blocks"
+        tokens += f"; {stats.tokens / both:,.1f} for each of all {both:,} passes"
     return [
-        _card("forward passes", f"{stats.denoise_passes:,}", f"{both:,} with commit passes"),
-        _card(
-            "one token at a time would take",
-            f"{stats.tokens_per_step:,.1f}×",
-            f"as many passes; {each_of_both:,.1f}× with commit passes",
-        ),
+        _card("denoise steps", f"{stats.denoise_passes:,}", passes),
+        _card("tokens per step", f"{stats.tokens_per_step:,.1f}", tokens),
     ]
 
 
@@ -108,9 +107,9 @@ def _card(name: str, figure: str, note: str) -> str:
 
 def _ending(trace: Trace) -> str:
     words = {
-        "end_of_turn": "ended by itself",
-        "length": "ended at --max-tokens",
-        "context_full": "ended at a full context",
+        "end_of_turn": "the answer ended by itself",
+        "length": "the answer was cut at --max-tokens",
+        "context_full": "the answer was cut at a full context",
         "cancelled": "stopped by hand",
     }
     positions = f"{trace.started.canvas_length} positions each; " if trace.started else ""

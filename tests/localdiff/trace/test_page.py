@@ -71,10 +71,10 @@ def test_cards_say_what_the_run_did() -> None:
     assert TRACE.finished is not None
     tokens = len(TRACE.token_ids)
     for said in (
-        "blocks 3 32 positions each; ended by itself",
-        "forward passes 15 17 with commit passes",
-        f"one token at a time would take {tokens / 15:,.1f}× as many passes; {tokens / 17:,.1f}× with commit passes",
-        "steps per block 5 median 5, at most 48",
+        "blocks 3 32 positions each; the answer ended by itself",
+        "denoise steps 15 a pass of the model each; 2 more passes to commit blocks",
+        f"tokens per step {tokens / 15:,.1f} 1 where tokens are written one by one; {tokens / 17:,.1f} for each of all 17",
+        "steps per block 5 median 5; the limit is 48",
         f"{tokens} tokens in {TRACE.finished.stats.seconds:.2f} s",
         "recipe bf16 computed in fp32",
         "seeded noise seed 0 limits",
@@ -85,11 +85,25 @@ def test_cards_say_what_the_run_did() -> None:
     assert words.count(" ".join(TRACE.text().split())) == 2
 
 
+@pytest.mark.parametrize(
+    ("commits", "said"),
+    [
+        (0, "a pass of the model each tokens per step 6.4 1 where tokens are written one by one steps"),
+        (1, "a pass of the model each; 1 more pass to commit blocks tokens per step"),
+    ],
+)
+def test_passes_that_only_commit_are_told_of_where_there_are_any(commits: int, said: str) -> None:
+    *events, finished = condensing()
+    assert isinstance(finished, RunFinished)
+    stats = dataclasses.replace(finished.stats, commit_passes=commits, tokens_per_step=6.4)
+    assert said in words_of(page(trace_of([*events, dataclasses.replace(finished, stats=stats)], pieces=word_pieces())))
+
+
 def test_the_median_of_two_blocks_is_between_them() -> None:
     events = [event for event in condensing() if not isinstance(event, DenoiseStep) or event.block + event.step < 6]
     trace = dataclasses.replace(TRACE, events=tuple(events))
     assert [len(block.steps) for block in trace.blocks] == [4, 3]
-    assert "steps per block 3 to 4 median 3.5, at most 48" in words_of(page(trace))
+    assert "steps per block 3 to 4 median 3.5; the limit is 48" in words_of(page(trace))
 
 
 @pytest.mark.parametrize(("speed", "said"), [(1234.5, "speed 1,234 tok/s"), (0.0412, "speed 0.04 tok/s")])
