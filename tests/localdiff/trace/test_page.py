@@ -73,7 +73,7 @@ def test_cards_say_what_the_run_did() -> None:
     for said in (
         "blocks 3 32 positions each; the answer ended by itself",
         "denoise steps 15 a pass of the model each; 2 more passes to commit blocks",
-        f"tokens per step {tokens / 15:,.1f} 1 where tokens are written one by one; {tokens / 17:,.1f} for each of all 17",
+        f"tokens per step {tokens / 15:,.1f} 1 where tokens are written one by one; {tokens / 17:,.1f} for each of all",
         "steps per block 5 median 5; the limit is 48",
         f"{tokens} tokens in {TRACE.finished.stats.seconds:.2f} s",
         "recipe bf16 computed in fp32",
