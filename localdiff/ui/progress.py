@@ -87,6 +87,13 @@ class ProgressDisplay:
     def _remove(self, name: str) -> None: ...
 
 
+class _Name(ProgressColumn):
+    """The name in one line, even where there are blanks in it; a column without line breaks would not give way."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.description, no_wrap=True, overflow="crop")
+
+
 class _Detail(ProgressColumn):
     """As many parts of the detail as there is room for."""
 
@@ -193,7 +200,7 @@ def _bars(stream: Stream, terminal: ProgressTerminal) -> Progress:
         file=terminal.file, force_terminal=True, no_color=not stream.color, color_system="standard", emoji=False
     )
     return Progress(
-        TextColumn("{task.description}", markup=False, table_column=Column(overflow="crop")),
+        _Name(),
         *([BarColumn(18 if stream.width >= WIDE else 8, table_column=_column())] if stream.width >= NARROW else []),
         # Recomputed whenever they are drawn, so that a stalled job does not keep its rate.
         TextColumn("{task.fields[amount].figures}", table_column=_column()),

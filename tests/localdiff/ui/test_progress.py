@@ -123,6 +123,18 @@ def test_names_and_details_give_way_to_figures(
         assert not fetching or any(line.startswith("  model-0") for line in terminal.lines())
 
 
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_a_name_with_blanks_stays_in_its_line(clock: FakeClock, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    terminal = FakeTerminal(columns, 24)
+    with progress_display(output(terminal, moving=True, width=columns), clock=clock) as bars:
+        assert isinstance(bars, Bars)
+        bars.start("a folder with blanks in its name/" * 5 + "model.safetensors", 5 * GB)
+        bars._bars.refresh()
+        (line,) = (line for line in terminal.lines() if line)
+        assert line.startswith("  a folder with") and "0.0/5.0 GB" in line
+
+
 def test_no_bar_is_drawn_between_giving_the_terminal_back_and_ctrl_z(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = ProgressTerminal(Stream(file=FakeTerminal(), terminal=True, moving=True))
     live = Live(console=Console(file=terminal.file, force_terminal=True), auto_refresh=False)
