@@ -54,31 +54,14 @@ def explain(
     """
     from huggingface_hub import constants, errors
 
-    page = f"{shown(constants.ENDPOINT)}/{reference}"
     # If the token's folder is not a directory, neither is that of the downloads, which is reported below.
     if not isinstance(error, NotADirectoryError) and (unread := unreadable_token()) is not None:
         return unread
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno in _NO_ROOM:
             return _no_room(cause, reference, place)
-        if isinstance(cause, errors.GatedRepoError):
-            return WeightsError(
-                f"access to `{reference}` is not granted for this account",
-                f"accept the terms at {page}, then run `hf auth login`",
-            )
-        if isinstance(cause, errors.HfHubHTTPError) and (refusal := refused_by_mirror(cause, reference)) is not None:
+        if (refusal := _explain_refusal(cause, reference, revision)) is not None:
             return refusal
-        if isinstance(cause, errors.RepositoryNotFoundError):
-            return WeightsError(
-                f"there is no `{reference}` on the Hub, or it is private",
-                "check the spelling; for a private model run `hf auth login` first",
-            )
-        if isinstance(cause, errors.RevisionNotFoundError):
-            return WeightsError(f"`{reference}` has no revision `{revision}`", f"its revisions are at {page}")
-        if isinstance(cause, errors.HFValidationError):
-            return WeightsError(f"`{reference}` cannot be a Hub id", KINDS)
-        if isinstance(cause, errors.HfHubHTTPError):
-            return _explain_status(cause.response.status_code, reference, host=cause.response.url.host)
     if constants.is_offline_mode() and isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)):
         return not_downloaded(reference)
     for cause in _causes(error):
@@ -86,14 +69,40 @@ def explain(
             return _explain_network(cause, reference)
     if (barred := _bad_proxy() or _bad_certificates()) is not None:
         return barred
-    if isinstance(error, OSError) and error.errno is None:  # the client's own: a file has the wrong size
+    if not isinstance(error, OSError):
+        return None
+    if error.errno is None:  # the client's own: a file has the wrong size
         reason = one_line(error).partition(". ")[0]
         return WeightsError(f"`{reference}` could not be fetched: {reason}", _CAN_GO_ON)
-    if isinstance(error, OSError):
+    return WeightsError(
+        f"`{reference}` could not be fetched: {one_line(error)}",
+        f"downloads go to `{place or constants.HF_HUB_CACHE}`" + ("" if place else "; `HF_HOME` moves them"),
+    )
+
+
+def _explain_refusal(error: BaseException, reference: str, revision: str | None) -> WeightsError | None:
+    """The error that the Hub, or before that its client, refuses what is requested; None for any other."""
+    from huggingface_hub import constants, errors
+
+    page = f"{shown(constants.ENDPOINT)}/{reference}"
+    if isinstance(error, errors.GatedRepoError):
         return WeightsError(
-            f"`{reference}` could not be fetched: {one_line(error)}",
-            f"downloads go to `{place or constants.HF_HUB_CACHE}`" + ("" if place else "; `HF_HOME` moves them"),
+            f"access to `{reference}` is not granted for this account",
+            f"accept the terms at {page}, then run `hf auth login`",
         )
+    if isinstance(error, errors.HfHubHTTPError) and (refusal := refused_by_mirror(error, reference)) is not None:
+        return refusal
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return WeightsError(
+            f"there is no `{reference}` on the Hub, or it is private",
+            "check the spelling; for a private model run `hf auth login` first",
+        )
+    if isinstance(error, errors.RevisionNotFoundError):
+        return WeightsError(f"`{reference}` has no revision `{revision}`", f"its revisions are at {page}")
+    if isinstance(error, errors.HFValidationError):
+        return WeightsError(f"`{reference}` cannot be a Hub id", KINDS)
+    if isinstance(error, errors.HfHubHTTPError):
+        return _explain_status(error.response.status_code, reference, host=error.response.url.host)
     return None
 
 
@@ -194,17 +203,17 @@ def refused_by_mirror(error: HfHubHTTPError, reference: str) -> WeightsError | N
 def _explain_status(status: int, reference: str, *, host: str) -> WeightsError:
     from huggingface_hub import get_token
 
-    if status in (401, 403) and _is_of_the_hub(host) and get_token() is None:
-        return WeightsError(
-            f"the Hub answered {status} for `{reference}`, and there is no token to show it",
-            "a firewall may have answered in its place; if the model wants an account, run `hf auth login`",
-        )
-    if status == 401 and _is_of_the_hub(host):
-        return WeightsError(
-            "the Hub does not accept this token",
-            "run `hf auth login` again, or set `HF_TOKEN` to a token that is valid",
-        )
-    if status == 403 and _is_of_the_hub(host):
+    if status in (401, 403) and _is_of_the_hub(host):
+        if get_token() is None:
+            return WeightsError(
+                f"the Hub answered {status} for `{reference}`, and there is no token to show it",
+                "a firewall may have answered in its place; if the model wants an account, run `hf auth login`",
+            )
+        if status == 401:
+            return WeightsError(
+                "the Hub does not accept this token",
+                "run `hf auth login` again, or set `HF_TOKEN` to a token that is valid",
+            )
         return WeightsError(f"this token may not read `{reference}`", "use a token with read access: `hf auth login`")
     if status == 429:
         return WeightsError(
