@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -88,20 +89,8 @@ def remedy(model: StoredModel) -> str:
 
 def inspected(directory: Path) -> StoredModel:
     """What is in a directory of the folder of models."""
-    state: State = "finished"
-    recipe = problem = None
-    if (why := refusal(directory / MANIFEST_FILE)) is not None:
-        state, problem = "unreadable", f"it cannot be read: {why}"
-    elif not is_finished(directory):
-        state = "running" if is_locked(output_directory(directory)) else "unfinished"
-        if not directory.name.endswith((PARTIAL, DISCARDED)):
-            problem = f"no `{MANIFEST_FILE}` can be read in it"
-    else:
-        recipe = _texts(directory / MANIFEST_FILE, "recipe").get("name")
-        problem = "its manifest cannot be read" if recipe is None else _damage(directory) or recorded_damage(directory)
-        state = "finished" if problem is None else "damaged"
-        if problem is None and (barred := _barred_file(directory)) is not None:
-            state, problem = "unreadable", barred
+    recipe = _texts(directory / MANIFEST_FILE, "recipe").get("name") if is_finished(directory) else None
+    state, problem = _condition(directory, recipe)
     return StoredModel(
         name=directory.name,
         directory=directory,
@@ -112,6 +101,23 @@ def inspected(directory: Path) -> StoredModel:
         problem=problem,
         command=_command(directory, recipe, problem) if state in ("unfinished", "damaged") else None,
     )
+
+
+def _condition(directory: Path, recipe: str | None) -> tuple[State, str | None]:
+    """The state of a directory, and what is damaged, missing or refused; see `StoredModel`."""
+    if (why := refusal(directory / MANIFEST_FILE)) is not None:
+        return "unreadable", f"it cannot be read: {why}"
+    if not is_finished(directory):
+        has_name_of_job = directory.name.endswith((PARTIAL, DISCARDED))
+        problem = None if has_name_of_job else f"no `{MANIFEST_FILE}` can be read in it"
+        return "running" if is_locked(output_directory(directory)) else "unfinished", problem
+    if recipe is None:
+        return "damaged", "its manifest cannot be read"
+    if (damage := _damage(directory) or recorded_damage(directory)) is not None:
+        return "damaged", damage
+    if (barred := _barred_file(directory)) is not None:
+        return "unreadable", barred
+    return "finished", None
 
 
 def _damage(directory: Path) -> str | None:
@@ -146,13 +152,12 @@ def _command(directory: Path, recipe: str | None, problem: str | None) -> str | 
     has_manifest = recipe is not None
     model = source.get("model") if has_manifest else job.get("model")
     recipe = recipe if has_manifest else job.get("recipe")
-    for candidate in (MODEL, DEMO) if model is None else (model,):
-        for candidate_recipe in RECIPES:
-            if (model is None or recipe is None) and output_name(candidate, candidate_recipe) == name:
-                model, recipe = candidate, candidate_recipe
-    is_found = model == DEMO or (model is not None and "/" in model and not model.startswith(("./", "-")))
+    if model is None or recipe is None:
+        model, recipe = _with_output_name(name, (MODEL, DEMO) if model is None else (model,))
+    if model is None or recipe is None or recipe not in RECIPES:
+        return None
     # A manifest is somebody else's text: a command that is made from it should be what it seems to be.
-    if model is None or recipe is None or recipe not in RECIPES or not is_found:
+    if model != DEMO and ("/" not in model or model.startswith(("./", "-"))):
         return None
     words = ["localdiff quantize", *([] if model == MODEL else [shell_word(model)]), "--recipe", recipe]
     if (revision := source.get("revision") or job.get("revision")) is not None:
@@ -162,6 +167,12 @@ def _command(directory: Path, recipe: str | None, problem: str | None) -> str | 
     # Files are repaired by their manifest, and nothing repairs a manifest.
     is_repaired = directory.name != name or (has_manifest and f"`{MANIFEST_FILE}`" not in (problem or ""))
     return " ".join([*words, *([] if is_repaired else ["--force"])])
+
+
+def _with_output_name(name: str, models: Sequence[str]) -> tuple[str, str] | tuple[None, None]:
+    """The first of these models, and its recipe, whose default name this is; None for both if it is of none."""
+    pairs = ((model, recipe) for model in models for recipe in RECIPES)
+    return next((pair for pair in pairs if output_name(*pair) == name), (None, None))
 
 
 def source_of(directory: Path) -> str | None:
