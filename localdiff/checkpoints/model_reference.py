@@ -70,36 +70,14 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
     if reference == DEMO:
         source = ModelSource(directory=DEMO_DIRECTORY, name=DEMO)
     elif reference and os.path.isdir(path):
-        source = ModelSource(directory=path, name=reference)
         refuse_other_forms(reference, _names_in(path))
+        source = ModelSource(directory=path, name=reference)
     elif quantized is not None:
         source = ModelSource(directory=quantized, name=reference)
-    elif os.path.isfile(path):
-        refuse_other_forms(reference, [path.name])
-        is_near = (path.parent / CONFIG).is_file()
-        hint = f"did you mean `{shell_word(path.parent)}`?" if is_near else KINDS
-        raise WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
-    elif (why := refusal(path)) is not None:
-        raise WeightsError(f"`{reference}` cannot be read: {why}", "check the permissions of its folders")
-    elif HUB_ID.fullmatch(reference):
+    elif HUB_ID.fullmatch(reference) and not os.path.isfile(path) and refusal(path) is None:
         return None
-    elif "/" in reference or os.sep in reference or reference.startswith((".", "~")):
-        page = _PAGE.fullmatch(reference)
-        raise WeightsError(f"no such directory: `{reference}`", f"did you mean `{page[1]}`?" if page else KINDS)
-    elif (why := refusal(paths.models_dir() / reference / MANIFEST_FILE)) is not None:
-        raise WeightsError(f"`{paths.models_dir() / reference}` cannot be read: {why}", CHECK_PERMISSIONS)
-    elif os.path.isdir(paths.models_dir() / (reference.removesuffix(PARTIAL) + PARTIAL)):
-        raise WeightsError(
-            f"`{reference}` is an unfinished quantized model", "the `localdiff quantize` that began it finishes it"
-        )
     else:
-        names = (DEMO, *(model.name for model in stored_models() if model.state == "finished"))
-        hint = KINDS
-        if reference in shipped_adapters():
-            hint = f"it is an adapter of the demo model: `-m {DEMO} --adapter {reference}`"
-        elif near := get_close_matches(reference, names, 1):
-            hint = f"did you mean `{near[0]}`?"
-        raise WeightsError(f"`{reference}` is neither `demo`, nor a quantized model, a directory or a Hub id", hint)
+        raise _no_model(reference, path)
     if revision is not None:
         raise ArgumentError(
             "{revision} is for a model from the Hub, and {model} is not one",
@@ -108,6 +86,38 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
             model=reference,
         )
     return source
+
+
+def _no_model(reference: str, path: Path) -> WeightsError:
+    """The error that a reference names no model: what is there in its place, or what it may mean.
+
+    Raises:
+        WeightsError: it is a file in a form that localdiff does not read.
+    """
+    if os.path.isfile(path):
+        refuse_other_forms(reference, [path.name])
+        is_near = (path.parent / CONFIG).is_file()
+        hint = f"did you mean `{shell_word(path.parent)}`?" if is_near else KINDS
+        return WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
+    if (why := refusal(path)) is not None:
+        return WeightsError(f"`{reference}` cannot be read: {why}", "check the permissions of its folders")
+    if "/" in reference or os.sep in reference or reference.startswith((".", "~")):
+        page = _PAGE.fullmatch(reference)
+        return WeightsError(f"no such directory: `{reference}`", f"did you mean `{page[1]}`?" if page else KINDS)
+    quantized = paths.models_dir() / reference
+    if (why := refusal(quantized / MANIFEST_FILE)) is not None:
+        return WeightsError(f"`{quantized}` cannot be read: {why}", CHECK_PERMISSIONS)
+    if os.path.isdir(paths.models_dir() / (reference.removesuffix(PARTIAL) + PARTIAL)):
+        return WeightsError(
+            f"`{reference}` is an unfinished quantized model", "the `localdiff quantize` that began it finishes it"
+        )
+    names = (DEMO, *(model.name for model in stored_models() if model.state == "finished"))
+    hint = KINDS
+    if reference in shipped_adapters():
+        hint = f"it is an adapter of the demo model: `-m {DEMO} --adapter {reference}`"
+    elif near := get_close_matches(reference, names, 1):
+        hint = f"did you mean `{near[0]}`?"
+    return WeightsError(f"`{reference}` is neither `demo`, nor a quantized model, a directory or a Hub id", hint)
 
 
 def refuse_other_forms(reference: str, names: Sequence[str], *, on_hub: bool = False) -> None:
