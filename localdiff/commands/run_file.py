@@ -128,24 +128,11 @@ def run_file(
         ResourceError: it could not be written.
     """
     path = expanded(name)
-    for other, theirs in others:
-        if theirs is not None and theirs != "-" and is_same(theirs, name):
-            raise UsageError(f"`{other}` and `{option}` both name `{name}`", "give each its own file")
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"there is no folder `{Path(name).parent}`", f"create it first, or give `{option}` another name"
-        )
-    if trace and _holds_other_than_trace(path):
-        raise UsageError(
-            f"`{name}` exists and is not a trace", f"`{option}` replaces only traces: give it another name"
-        )
+    _refuse_name(option, name, others, trace=trace)
     is_new, elsewhere = not path.exists(), elsewhere or f"give `{option}` a file elsewhere"
-
-    def opener(path: str, flags: int) -> int:
-        return os.open(path, flags & ~os.O_TRUNC, 0o600 if trace else 0o666)
-
+    mode = 0o600 if trace else 0o666
     try:
-        file = open(path, "wb", opener=opener)  # noqa: SIM115
+        file = open(path, "wb", opener=lambda path, flags: os.open(path, flags & ~os.O_TRUNC, mode))  # noqa: SIM115
         is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         if trace and is_regular:
             os.chmod(path, 0o600)
@@ -166,6 +153,22 @@ def run_file(
                 path.resolve().unlink()  # the file, not a link to it
     if opened.failure is not None:
         raise opened.failure
+
+
+def _refuse_name(option: str, name: str | Path, others: OtherFiles, *, trace: bool) -> None:
+    """Refuse a name that another option has, too, that is in no folder, or of a file that no trace may replace."""
+    for other, theirs in others:
+        if theirs is not None and theirs != "-" and is_same(theirs, name):
+            raise UsageError(f"`{other}` and `{option}` both name `{name}`", "give each its own file")
+    path = expanded(name)
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"there is no folder `{Path(name).parent}`", f"create it first, or give `{option}` another name"
+        )
+    if trace and _holds_other_than_trace(path):
+        raise UsageError(
+            f"`{name}` exists and is not a trace", f"`{option}` replaces only traces: give it another name"
+        )
 
 
 @contextmanager
