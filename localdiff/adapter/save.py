@@ -14,8 +14,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from safetensors import SafetensorError
@@ -38,6 +39,9 @@ PEFT_PREFIX = "base_model.model."
 INNER = ".base_layer"
 PEFT_VERSION = "0.21.2"
 """The version whose layout is written; before 0.19.1 the factors of fused experts were swapped."""
+
+_Terms: TypeAlias = Mapping[str, tuple[int | None, LowRank]]
+"""Name of what a term is added to → number of experts, or None, and the term."""
 
 
 def save_adapter(
@@ -67,16 +71,7 @@ def save_adapter(
     terms = {PREFIXES[side] + path: (by_path[path].experts, term) for side, path, term in terms_of(network)}
     if not terms:
         raise UsageError("the model has no adapter", "`add_adapter` adds one")
-    tensors: dict[str, Tensor] = {}
-    for name, (experts, term) in terms.items():
-        key = name
-        if experts is not None:
-            owner, _, parameter = name.rpartition(".")
-            is_inner = parameter == EXPERT_PARAMETERS[0] and f"{owner}.{EXPERT_PARAMETERS[1]}" in terms
-            key = owner + INNER * is_inner
-        for factor, tensor in zip(("lora_A", "lora_B"), _peft_factors(term), strict=True):
-            stored = tensor.detach().to("cpu", dtype or tensor.dtype, copy=True).contiguous()
-            tensors[f"{PEFT_PREFIX}{key}.{factor}.weight"] = stored
+    tensors = _tensors(terms, dtype)
     config = _config(terms, base)
     metadata = {"format": "pt", FINGERPRINT: fingerprint(network)}
     try:
@@ -111,18 +106,29 @@ def fingerprint(network: DiffusionGemma) -> str:
     return digest.hexdigest()
 
 
+def _tensors(terms: _Terms, dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """The factors on the CPU, by the names that PEFT has for them."""
+    tensors: dict[str, Tensor] = {}
+    for name, (experts, term) in terms.items():
+        key = name
+        if experts is not None:
+            owner, _, parameter = name.rpartition(".")
+            is_inner = parameter == EXPERT_PARAMETERS[0] and f"{owner}.{EXPERT_PARAMETERS[1]}" in terms
+            key = owner + INNER * is_inner
+        for factor, tensor in zip(("lora_A", "lora_B"), _peft_factors(term), strict=True):
+            stored = tensor.detach().to("cpu", dtype or tensor.dtype, copy=True).contiguous()
+            tensors[f"{PEFT_PREFIX}{key}.{factor}.weight"] = stored
+    return tensors
+
+
 def _peft_factors(term: LowRank) -> tuple[Tensor, Tensor]:
     if term.lora_A.dim() == 2:
         return term.lora_A, term.lora_B
     return term.lora_A.flatten(0, 1), term.lora_B.permute(1, 2, 0).flatten(1)
 
 
-def _config(terms: dict[str, tuple[int | None, LowRank]], base: str | None) -> dict[str, Any]:
-    """The keys of PEFT's `LoraConfig`: the most common values, and by name the terms that differ.
-
-    Args:
-        terms: name of what a term is added to → number of experts, or None, and the term.
-    """
+def _config(terms: _Terms, base: str | None) -> dict[str, Any]:
+    """The keys of PEFT's `LoraConfig`: the most common values, and by name the terms that differ."""
     ranks = {name: term.rank for name, (_, term) in terms.items()}
     alphas = {name: _whole(term.scale * term.rank) for name, (_, term) in terms.items()}
     rank, alpha = (Counter(values.values()).most_common(1)[0][0] for values in (ranks, alphas))
