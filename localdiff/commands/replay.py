@@ -21,7 +21,7 @@ from localdiff.trace.player import Player
 from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Moment, Timeline
 from localdiff.trace.trace import Trace
-from localdiff.ui.output import Color, Output
+from localdiff.ui.output import Color, Output, Stream
 from localdiff.ui.replay_screen import ReplayScreen, can_play
 from localdiff.view.ansi import encode_row
 from localdiff.view.canvas_view import Drawn
@@ -118,8 +118,7 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
     _refuse_unused(request, form)
     plays = form is None and can_play(keyboard, output.stdout)
     form = form or "text"
-    on_terminal = output.stdout.terminal and request.output is None
-    if on_terminal and form in _UTF8:
+    if form in _UTF8 and output.stdout.terminal and request.output is None:
         raise UsageError(f"`--to {form}` would fill the terminal", f"add `-o FILE.{form}`, or send it into a pipe")
     target = None if request.output is None else output_file(request.output, inputs=[request.file])
     trace = open_trace(request.file)
@@ -128,20 +127,26 @@ def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -
     if plays:
         assert keyboard is not None
         _play(request, trace, output, keyboard)
-        return 0
-    text = _export(request, form, trace, escaped=target is None and output.stdout.escapes_json)
-    if target is not None:
-        target.save_and_say(text, output)
-        return 0
-    if form in _UTF8:
-        output.stdout.write_utf8(text)
+    elif target is not None:
+        target.save_and_say(_export(request, form, trace, escaped=False), output)
     else:
-        shown = safe_text(text) if on_terminal else text
-        is_reply = form == "text" and request.block is None and request.step is None
-        output.stdout.write(wrapped(shown, output.stdout.columns) if on_terminal and is_reply else shown)
-    if on_terminal and not text.endswith("\n"):
-        output.stdout.write("\n")
+        _print(request, form, trace, output.stdout)
     return 0
+
+
+def _print(request: ReplayRequest, form: Form, trace: Trace, stdout: Stream) -> None:
+    """Write the trace in another form to stdout; on a terminal, with its reply wrapped."""
+    text = _export(request, form, trace, escaped=stdout.escapes_json)
+    if form in _UTF8:
+        stdout.write_utf8(text)
+    elif not stdout.terminal:
+        stdout.write(text)
+    else:
+        is_reply = form == "text" and request.block is None and request.step is None
+        shown = safe_text(text)
+        stdout.write(wrapped(shown, stdout.columns) if is_reply else shown)
+        if not text.endswith("\n"):
+            stdout.write("\n")
 
 
 def _refuse_unused(request: ReplayRequest, form: Form | None) -> None:
