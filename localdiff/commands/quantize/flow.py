@@ -54,6 +54,7 @@ from localdiff.ui.rate import shown_time
 from localdiff.ui.status import status_line
 from quant.files.manifest import read_manifest
 from quant.jobs.events import JobFinished, JobStopped, OutputWritten, ShardWritten
+from quant.jobs.job import Job
 from quant.jobs.run import run
 from quant.planning.encoder import Encoder
 from quant.planning.plan import describe_plan, make_plan
@@ -111,24 +112,7 @@ class Quantization:
         except UnreachableError as error:
             return self._without_the_hub(encoder, error)
         # 3. plan
-        with status_line(self._output) as status:
-            require_runnable(origin)  # recognizes weights that another program quantized; a recipe only knows tensors
-            planned = PlannedJob(
-                origin=origin,
-                plan=make_plan(self._recipe, origin.files),
-                target=self._target,
-                streams=self._request.stream,
-                force=self._request.force,
-                damaged=damaged,
-                encoder=encoder,
-                show=hashing_shown_by(status),
-            )
-            copies = uncompared_copies(origin, planned.plan)
-            if not self._request.dry_run:
-                planned.require_possible()
-            summary = planned.summary()
-        self._show(summary)
-        self._warn_of(lacked_by(origin), copies)
+        planned = self._plan(origin, encoder, damaged)
         if self._request.dry_run:
             if (lack := _lack_of_space(planned)) is not None:
                 self._output.warning(f"{lack.message}; {lack.hint}")
@@ -183,6 +167,28 @@ class Quantization:
                 f"`--stream` deletes what it has fetched, and `{request.model}` is a directory", "leave out `--stream`"
             )
         return origin
+
+    def _plan(self, origin: Origin, encoder: Encoder, damaged: Mapping[str, str]) -> PlannedJob:
+        """The job, once the output can be made and its plan has been shown."""
+        with status_line(self._output) as status:
+            require_runnable(origin)  # recognizes weights that another program quantized; a recipe only knows tensors
+            planned = PlannedJob(
+                origin=origin,
+                plan=make_plan(self._recipe, origin.files),
+                target=self._target,
+                streams=self._request.stream,
+                force=self._request.force,
+                damaged=damaged,
+                encoder=encoder,
+                show=hashing_shown_by(status),
+            )
+            copies = uncompared_copies(origin, planned.plan)
+            if not self._request.dry_run:
+                planned.require_possible()
+            summary = planned.summary()
+        self._show(summary)
+        self._warn_of(lacked_by(origin), copies)
+        return planned
 
     def _without_the_hub(self, encoder: Encoder, error: UnreachableError) -> int:
         """Plan from the built-in description, if there is one, and stop."""
@@ -241,8 +247,7 @@ class Quantization:
         stop = threading.Event()
         origin = planned.origin
         scratch = planned.scratch if planned.streams else None
-        finished: JobFinished | None = None
-        stopped: JobStopped | None = None
+        ended: JobFinished | JobStopped | None = None
         written: State | None = None
         with ExitStack() as stack:
             stack.enter_context(cancel_on_interrupt(stop))
@@ -255,31 +260,21 @@ class Quantization:
                 stack.enter_context(downloads)
             fetcher = WeightFetcher(origin, downloads, scratch=scratch, stopped=stop.is_set)
             fetcher.begin(shard.source.name for shard in planned.unfinished)
-            texts = {name: partial(fetcher.read, name) for name in origin.small_files}
-            job = replace(
-                planned.job,
-                open_source=fetcher.open,
-                hash_sources=origin.hash_sources,  # without the status line, which gives way to the job's progress
-                files={**planned.job.files, **texts},
-            )
-            if not are_here(origin):
-                job = replace(job, inspect=partial(require_texts, origin))
-            for event in run(job, cancelled=stop.is_set):
+            for event in run(_reading_through(fetcher, planned), cancelled=stop.is_set):
                 display.on_event(event)
                 match event:
                     case ShardWritten():
                         fetcher.record(event.source, event.source_sha256)
                     case OutputWritten():
                         written = state_of(Path(event.directory))
-                    case JobFinished():
-                        finished = event
-                    case JobStopped():
-                        stopped = event
-        if finished is not None:
+                    case JobFinished() | JobStopped():
+                        ended = event
+        if isinstance(ended, JobFinished):
             verification.record(self._target, self._output, written)
-        if stopped is not None:
-            self._say_stopped(stopped, planned)
-        return finished
+            return ended
+        if ended is not None:
+            self._say_stopped(ended, planned)
+        return None
 
     def _say_stopped(self, stopped: JobStopped, planned: PlannedJob) -> None:
         kept = f"{stopped.finished} of {len(planned.plan.shards)} output files are finished and kept"
@@ -320,6 +315,19 @@ def encoder_named(name: str) -> Encoder:
         ResourceError: this machine has no such device.
     """
     return Encoder.automatic() if name == "auto" else Encoder.on(resolve_device(name))
+
+
+def _reading_through(fetcher: WeightFetcher, planned: PlannedJob) -> Job:
+    """A planned job, with what only a run can open: its weight files, and small files that are being fetched."""
+    origin = planned.origin
+    texts = {name: partial(fetcher.read, name) for name in origin.small_files}
+    job = replace(
+        planned.job,
+        open_source=fetcher.open,
+        hash_sources=origin.hash_sources,  # without the status line, which gives way to the job's progress
+        files={**planned.job.files, **texts},
+    )
+    return job if are_here(origin) else replace(job, inspect=partial(require_texts, origin))
 
 
 def _gpu_problem(error: RuntimeError) -> ResourceError | None:
