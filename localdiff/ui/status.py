@@ -107,16 +107,6 @@ def status_line(output: Output, *, shown: bool = True) -> Iterator[StatusLine]:
     """
     status = StatusLine(output.stderr, shown=shown and not output.quiet)
 
-    class Above(logging.Handler):
-        last, said_at = "", 0.0
-
-        def emit(self, record: logging.LogRecord) -> None:
-            text = printable(record.getMessage())
-            is_again = text == self.last and record.created - self.said_at < _AGAIN
-            self.last, self.said_at = text, record.created
-            if not is_again:  # several threads ask the Hub at the same time
-                say(record.levelname.lower(), text)
-
     def say(label: str, text: str) -> None:
         for line in folded(text, output.stderr.room, start=f"{label}: "):
             status.above(line)
@@ -125,7 +115,7 @@ def status_line(output: Output, *, shown: bool = True) -> Iterator[StatusLine]:
         if not output.quiet:
             say("warning", printable(str(message)))
 
-    logger, handler = logging.getLogger("localdiff"), Above()
+    logger, handler = logging.getLogger("localdiff"), _Messages(say)
     level, propagate = logger.level, logger.propagate
     logger.setLevel(logging.INFO if output.verbose else logging.ERROR if output.quiet else logging.WARNING)
     logger.propagate = False
@@ -139,3 +129,18 @@ def status_line(output: Output, *, shown: bool = True) -> Iterator[StatusLine]:
         logger.setLevel(level)
         logger.propagate = propagate
         status.clear()
+
+
+class _Messages(logging.Handler):
+    """Says the level and the text of each message, except of one that is repeated: threads ask the Hub all at once."""
+
+    def __init__(self, say: Callable[[str, str], None]) -> None:
+        super().__init__()
+        self._say, self._last, self._said_at = say, "", 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = printable(record.getMessage())
+        is_again = text == self._last and record.created - self._said_at < _AGAIN
+        self._last, self._said_at = text, record.created
+        if not is_again:
+            self._say(record.levelname.lower(), text)

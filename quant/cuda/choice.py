@@ -24,7 +24,7 @@ from quant.cuda.decode import DecodedLinear
 from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts, can_group
 from quant.cuda.linear import CudaLinear, can_multiply
-from quant.cuda.parity import LARGEST, LARGEST_INT8, Expectation, Present, plain_calls
+from quant.cuda.parity import LARGEST, LARGEST_INT8, Call, Expectation, Present, plain_calls
 from quant.cuda.support import triton_version, why_unsupported
 from quant.cuda.switches import DENSE, EXPERTS, activations_of, check_switches, is_plain
 from quant.cuda.tiles import Activations
@@ -127,18 +127,7 @@ def use_cuda_modules(
                 torch.cuda.empty_cache()
             paths[kind].append(fast.path)
             if calls:
-                expectations[format_] = [
-                    Expectation(
-                        part=fast.part,
-                        name=f"{path} ({fast.path})",
-                        fast=fast,
-                        call=call,
-                        device=part.device,
-                        largest=LARGEST_INT8 if rounds_activations(fast) else LARGEST,
-                        present=part.present,
-                    )
-                    for call in calls
-                ]
+                expectations[format_] = _expectations(path, fast, calls, part)
     return CudaChoice(
         paths=tuple(
             f"{kind} ({kind_paths.count(path)}): {path}"
@@ -148,6 +137,22 @@ def use_cuda_modules(
         warning=warning,
         expectations=tuple(one for of_format in expectations.values() for one in of_format),
     )
+
+
+def _expectations(path: str, fast: _Fast, calls: Iterable[Call], part: ModelPart) -> list[Expectation]:
+    """What the fast form of the module at a path must give, for each call of the plain one."""
+    return [
+        Expectation(
+            part=fast.part,
+            name=f"{path} ({fast.path})",
+            fast=fast,
+            call=call,
+            device=part.device,
+            largest=LARGEST_INT8 if rounds_activations(fast) else LARGEST,
+            present=part.present,
+        )
+        for call in calls
+    ]
 
 
 def rounds_activations(model: nn.Module) -> bool:

@@ -116,12 +116,7 @@ class StaticSteps:
                 raise not_numbers(step, block.number)
             if self._sparse is not None:
                 self._check_tail(program, outcome)
-            verdict = Verdict(
-                mean_entropy=float(outcome[MEAN_ENTROPY].view(torch.float32)),
-                stable=bool(outcome[STABLE]),
-                confident=bool(outcome[CONFIDENT]),
-                stop=bool(outcome[STOP]),
-            )
+            verdict = _verdict(outcome)
             if verdict.stop and is_ahead:
                 noise.return_to(mark)
             now = time.perf_counter()
@@ -210,6 +205,15 @@ class StaticSteps:
         )
         if overflow:
             program.make_soft_exact()
+
+
+def _verdict(outcome: Tensor) -> Verdict:
+    return Verdict(
+        mean_entropy=float(outcome[MEAN_ENTROPY].view(torch.float32)),
+        stable=bool(outcome[STABLE]),
+        confident=bool(outcome[CONFIDENT]),
+        stop=bool(outcome[STOP]),
+    )
 
 
 def _may_end_next(mean_entropy: float, block: BlockSettings) -> bool:
