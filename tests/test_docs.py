@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,17 @@ def test_sizes_in_the_readme_are_those_of_the_page_on_quantization() -> None:
     assert len(sizes[0]) == 5 and sizes[0] == sizes[1]
 
 
+def test_the_page_on_gpus_quotes_what_is_said_when_something_fails() -> None:
+    """Those who look for a message there find it in the words that they see."""
+    _, _, section = (ROOT / "docs" / "gpu.md").read_text().partition("\n## When something fails\n")
+    rows = re.findall(r"^\| (?:`[^|]*) \|.*\|.*\|$", section.partition("\n## ")[0], re.MULTILINE)
+    quoted = [message for row in rows for message in re.findall(r"`([^`]+)`", row.split("|")[1])]
+    pieces = [piece.strip() for message in quoted for piece in message.removesuffix(")").split("…") if piece.strip()]
+    assert len(quoted) > len(rows) > 10
+    said = "\n".join(string.value for _, string in strings())
+    assert not [piece for piece in pieces if piece not in said]
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
 def test_examples_run(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With a random model in place of the packaged one, which the examples name."""
@@ -102,9 +113,15 @@ def test_the_python_page_has_every_parameter_and_its_default(heading: str, funct
 
 
 def test_no_message_names_a_page_that_an_installed_package_does_not_have() -> None:
+    for file, string in strings():
+        assert not re.search(r"docs/[\w-]+\.md", string.value), f"{file}, line {string.lineno}"
+
+
+def strings() -> Iterator[tuple[Path, Any]]:
+    """The strings of the program's sources, without docstrings, and the file of each."""
     for file in (*(ROOT / "localdiff").rglob("*.py"), *(ROOT / "quant").rglob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in notes:
-                assert not re.search(r"docs/[\w-]+\.md", node.value), f"{file}, line {node.lineno}"
+                yield file, node
