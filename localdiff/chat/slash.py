@@ -83,6 +83,8 @@ _ELSEWHERE = {
     "new": "Did you mean /clear?",
     "regenerate": "Did you mean /retry?",
     "redo": "Did you mean /retry?",
+    "more": "Did you mean /continue?",
+    "resume": "Did you mean /continue or /load?",
     "add": "Did you mean /file?",
     "read": "Did you mean /file?",
     "history": "Did you mean /show?",

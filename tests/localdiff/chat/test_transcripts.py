@@ -145,6 +145,8 @@ def test_a_narrow_terminal_breaks_no_word_of_what_is_said_and_nothing_that_someb
         ("/NEW", "Did you mean /clear?"),
         ("/regenerate", "Did you mean /retry?"),
         ("/redo", "Did you mean /retry?"),
+        ("/more", "Did you mean /continue?"),
+        ("/resume", "Did you mean /continue or /load?"),
         ("/add a.txt", "Did you mean /file?"),
         ("/read a.txt", "Did you mean /file?"),
         ("/history", "Did you mean /show?"),
