@@ -18,6 +18,7 @@ from localdiff.diffusion.stopping import StopRule, Verdict
 from localdiff.errors import WeightsError
 from localdiff.events import DenoiseStep
 from localdiff.kernels.decision_layout import ACCEPTED, ARGMAX, ENTROPY, PROBABILITY, ROWS, SAMPLED, SHOWN
+from quant.cuda.switches import PLAIN
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,9 +109,13 @@ def step_of(
     return Step(event=event, converged=verdict.stop)
 
 
-def not_numbers(step: int, block: int) -> WeightsError:
-    """The error of capped logits that are NaN or infinite; a cap makes infinite ones finite, as in the reference."""
-    return WeightsError(
-        f"the logits of block {block}, step {step} are not finite (NaN or infinity)",
-        "the weights are damaged; `localdiff quantize --verify-only` checks those that it wrote",
-    )
+def not_numbers(step: int, block: int, *, by_kernels: bool = False) -> WeightsError:
+    """The error of capped logits that are NaN or infinite; a cap makes infinite ones finite, as in the reference.
+
+    Args:
+        by_kernels: whether GPU kernels computed them, which may be at fault, too.
+    """
+    hint = "the weights are damaged; `localdiff quantize --verify-only` checks those that it wrote"
+    if by_kernels:
+        hint += f"; if they are sound, a GPU kernel may be at fault: `{PLAIN}=all` runs without kernels"
+    return WeightsError(f"the logits of block {block}, step {step} are not finite (NaN or infinity)", hint)

@@ -113,7 +113,7 @@ class StaticSteps:
             outcome = self._exchange.take(step)
             top = self._exchange.top(step)
             if not outcome[FINITE]:
-                raise not_numbers(step, block.number)
+                raise not_numbers(step, block.number, by_kernels=True)
             if self._sparse is not None:
                 self._check_tail(program, outcome)
             verdict = _verdict(outcome)

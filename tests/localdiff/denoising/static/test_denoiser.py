@@ -291,5 +291,6 @@ def test_logits_that_are_no_numbers_are_an_error() -> None:
     block = BlockSettings(number=2, started=0.0, sampler=SamplerSettings(), stop_rule="both", pad_id=tiny.PAD)
     cache = KVCache(network.config, 64, torch.float32, CPU)
     steps = denoiser_of(network, static=True).denoise_block(cache, torch.arange(tiny.CANVAS), SeededNoise(0), block)
-    with pytest.raises(WeightsError, match="the logits of block 2, step 1 are not finite"):
+    with pytest.raises(WeightsError, match="the logits of block 2, step 1 are not finite") as raised:
         list(steps)
+    assert "`LOCALDIFF_CUDA_PLAIN=all` runs without kernels" in (raised.value.hint or "")
