@@ -6,9 +6,9 @@ pictures for documents draw these rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 
 from localdiff.view.canvas_state import CanvasState, state_of
 from localdiff.view.cells import Cell, CellMaker
@@ -16,11 +16,14 @@ from localdiff.view.draft import DraftCells
 from localdiff.view.flow import Page, lay_out, window
 from localdiff.view.layout import Layout, Size, Tier, layout_of, tier_of
 from localdiff.view.margins import footer_row, header_rows, legend_row, prompt_row, status_row
-from localdiff.view.palette import Palette
+from localdiff.view.palette import SETTLED, Palette
 from localdiff.view.pieces import Pieces
 from localdiff.view.scene import Scene
 from localdiff.view.style import Row, Span
 from localdiff.view.widths import text_width
+
+_GROWTH = 4
+"""Rows that a body grows by, if its page has them, so that the rest of the picture seldom moves."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,11 +34,15 @@ class Drawn:
         block: its block.
         ids: its draft, or None where the canvas was untouched noise.
         top: first visible row of the page.
+        rows: rows of its body.
+        size: of the terminal.
     """
 
     block: int = 0
     ids: tuple[int, ...] | None = None
     top: int = 0
+    rows: int = 0
+    size: Size | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,8 +92,10 @@ class CanvasView:
             return Picture(rows=(prompt_row(scene, columns, self._palette),), drawn=drawn)
         layout = self._laid_out(scene, len(scene.block.canvas_ids), size)
         if drawn.block != scene.block.block:
-            above = min(len(self._final.starts), layout.body_rows) - layout.pending_rows
+            above = min(len(self._final.starts), layout.most_body_rows) - layout.pending_rows
             drawn = Drawn(block=scene.block.block, top=max(0, above))
+        if drawn.size != size:
+            drawn = replace(drawn, rows=0)
         state = state_of(scene)
         body, top = self._body(scene, state, layout, drawn)
         rows = [*header_rows(scene, state, layout, self._palette), *body]
@@ -95,7 +104,8 @@ class CanvasView:
         if layout.legend_rows:
             rows.append(legend_row(layout, self._palette))
         ids = scene.step.argmax_ids if scene.step else None
-        return Picture(rows=tuple(rows), drawn=Drawn(block=scene.block.block, ids=ids, top=top))
+        drawn = Drawn(block=scene.block.block, ids=ids, top=top, rows=len(body), size=size)
+        return Picture(rows=tuple(rows), drawn=drawn)
 
     def _laid_out(self, scene: Scene, length: int, size: Size) -> Layout:
         """The layout that this scene gets on a terminal of this size; the same for every step of a block."""
@@ -116,7 +126,7 @@ class CanvasView:
         return _Final(cells=cells, starts=page.starts, indents=page.indents)
 
     def _body(self, scene: Scene, state: CanvasState, layout: Layout, drawn: Drawn) -> tuple[list[Row], int]:
-        final, above, indent = self._final.last(layout.body_rows)
+        final, above, indent = self._final.last(layout.most_body_rows)
         draft = self._draft.by_position(
             scene.step.argmax_ids if scene.step else (),
             state,
@@ -125,10 +135,12 @@ class CanvasView:
             pad_id=scene.run.pad_id if scene.run else None,
         )
         page = lay_out([*final, *chain.from_iterable(draft)], layout.body_columns, indent=indent)
-        total, rows = len(page.rows), layout.body_rows
+        behind = [*accumulate(map(len, draft), initial=len(final))]  # of each position, the cell behind it
+        settled = page.row_of(behind[_settled_length(state)] - 1) + 1
+        rows = _height(layout, drawn, settled, len(page.rows))
         unsettled = next((position for position, stage in enumerate(state.stages[: state.end]) if stage), len(draft))
-        focus = page.row_of(len(final) + sum(map(len, draft[: unsettled + 1])) - 1)
-        top = window(total, focus, rows, drawn.top)
+        focus = page.row_of(behind[min(unsettled + 1, len(draft))] - 1)
+        top = window(len(page.rows), focus, rows, drawn.top)
         prefix = Span(layout.prefix, text_width(layout.prefix), self._palette.chrome)
         shown = self._in_sight(page, top, rows, above)
         return [(prefix, *row) if layout.prefix else row for row in shown], top
@@ -149,3 +161,23 @@ class CanvasView:
     def _note(self, text: str) -> Row:
         text = f"{self._palette.glyphs.ellipsis} {text}"
         return (Span(text, text_width(text), self._palette.chrome),)
+
+
+def _settled_length(state: CanvasState) -> int:
+    """Positions up to the last settled one."""
+    return next((end for end in range(state.end, 0, -1) if state.stages[end - 1] == SETTLED), 0)
+
+
+def _height(layout: Layout, drawn: Drawn, settled: int, total: int) -> int:
+    """Rows of the body: within a block it grows to what settled text needs, such as code on a wide terminal.
+
+    Args:
+        settled: rows of the page up to the last settled position. Two more are needed: where the model works next, and
+            for the number of rows that are hidden below.
+        total: rows of the page.
+    """
+    rows = max(layout.body_rows, drawn.rows)
+    needed = min(settled + 2, total)
+    if needed > rows:
+        rows = max(needed, min(rows + _GROWTH, total))
+    return min(rows, layout.most_body_rows)

@@ -1,8 +1,8 @@
 """Layouts by terminal size: from the wide one down to one status line.
 
 Knows sizes and numbers of rows; knows nothing about what the rows say. The height depends only on the size,
-the canvas and the text before it, none of which change within a block, so the region never grows or shrinks
-while a block condenses. Final text that has not left the canvas yet may take all rows of the screen.
+the canvas and the text before it, none of which change within a block. Final text that has not left the canvas yet
+may take all rows of the screen.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Layout:
         tier: which layout.
         columns: columns that any row may fill: one less than the terminal has.
         header_rows, body_rows, footer_rows, legend_rows: rows of each part; 0 where the part is left out.
+        most_body_rows: what the body may grow to.
         pending_rows: rows of the body that final text gets at first; more if the draft needs fewer than expected.
         prefix: start of every body row.
         map_columns: glyphs of the position map.
@@ -63,6 +64,7 @@ class Layout:
     columns: int
     header_rows: int
     body_rows: int
+    most_body_rows: int
     footer_rows: int
     legend_rows: int
     pending_rows: int
@@ -122,6 +124,7 @@ def layout_of(
         columns=columns,
         header_rows=header_rows,
         body_rows=base + more,
+        most_body_rows=min(room, max(base, most) + more),
         footer_rows=footer_rows,
         legend_rows=legend_rows,
         pending_rows=PENDING_ROWS + more,

@@ -152,11 +152,41 @@ def test_the_picture_depends_on_nothing_but_its_arguments() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size.columns}x{size.rows}")
-def test_the_region_keeps_its_height_within_a_block(size: Size) -> None:
-    made, found = frames("latin")
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_region_never_shrinks_within_a_block(script: str, size: Size) -> None:
+    made, found = frames(script)
+    view, drawn, heights = view_of(made, DARK), Drawn(), dict[int, list[int]]()
+    for (block, _), (scene, _) in found.items():
+        picture = view.picture(scene, size, drawn)
+        drawn = picture.drawn
+        heights.setdefault(block, []).append(len(picture.rows))
+    assert all(seen == sorted(seen) and len({*seen}) <= 3 for seen in heights.values()), heights
+
+
+def test_the_region_grows_to_what_is_settled_of_code() -> None:
+    made = Script(canvas=256)
+    run, _, _, block, step = list(made.events())[:5]
+    assert isinstance(run, RunStarted) and isinstance(block, BlockStarted) and isinstance(step, DenoiseStep)
+    line = [" word", " wordb", "\n"]
+    ids = tuple(made.vocabulary.id_of(line[i % 3]) for i in range(256))
     view = view_of(made, DARK)
-    heights = {at[0]: {len(view.picture(s, size).rows) for a, (s, _) in found.items() if a[0] == at[0]} for at in found}
-    assert all(len(seen) == 1 for seen in heights.values()), heights
+
+    def shown(settled: int, size: Size, drawn: Drawn | None = None) -> tuple[int, bool, Drawn]:
+        at = replace(step, argmax_ids=ids, entropies=(0.0,) * settled + (2.0,) * (256 - settled))
+        picture = view.picture(Scene(run=run, block=block, step=at), size, drawn)
+        return len(picture.rows) - 2, any("rows above" in row_text(row) for row in picture.rows), picture.drawn
+
+    wide, narrower, drawn = Size(200, 50), Size(150, 50), None
+    heights = []
+    for settled in (0, 30, 45, 42, 60, 75, 78):
+        height, hides, drawn = shown(settled, wide, drawn)
+        heights.append((height, hides))
+    assert [height for height, _ in heights] == [11, 15, 19, 19, 23, 25, 25], "by four rows, to half of the screen"
+    assert [hides for _, hides in heights] == [False] * 5 + [True] * 2
+    assert shown(78, wide, replace(drawn, block=7) if drawn else None)[0] == 25
+    assert shown(0, wide, replace(drawn, block=7) if drawn else None)[0] == 11, "the next block begins low again"
+    assert shown(0, narrower, drawn)[0] < 25, "and so does another window"
+    assert shown(240, wide, drawn)[:2] == (25, True)
 
 
 def test_only_what_differs_from_the_frame_on_the_screen_is_underlined() -> None:

@@ -88,6 +88,7 @@ def test_the_region_always_fits_with_a_row_to_spare(
     shown = layout(columns, rows, canvas, pending, legend)
     height = shown.header_rows + shown.body_rows + shown.footer_rows + shown.legend_rows
     assert height <= rows - 1
+    assert shown.body_rows <= shown.most_body_rows <= rows - 1 - (height - shown.body_rows)
     assert shown.columns == columns - 1
     assert height <= max(16, rows // 2 + 4)
     assert shown.body_rows >= 1
