@@ -60,6 +60,7 @@ from tests.screens.processes import Cli
         (["It's, 'so' odd"], "no such command `It's, 'so' odd`", '`localdiff run "…"` answers a prompt'),
         (["a `b`"], "no such command `a `b``", '`localdiff run "…"` answers a prompt'),
         (["rum"], "no such command `rum`", "did you mean `run`?"),
+        (["demo", "hi"], "no such command `demo`", "a model is named with `-m`: `localdiff run -m demo …`"),
         (["list"], "no such command `list`", "`localdiff models` lists the models"),
         (["ls"], "no such command `ls`", "`localdiff models` lists the models"),
         (["ps"], "no such command `ps`", "`localdiff models` lists the models"),
