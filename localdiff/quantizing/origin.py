@@ -152,14 +152,14 @@ def read_text_file(directory: Path, name: str) -> bytes:
     Raises:
         WeightsError: it cannot be read.
     """
-    path = directory / name
+    path, hint = directory / name, "give the directory that the checkpoint was saved to"
     require_readable(path)
     try:
         return read_small(path)
+    except FileNotFoundError:
+        raise WeightsError(f"`{directory}` has no `{name}`", hint) from None
     except OSError as error:
-        raise WeightsError(
-            f"`{path}` cannot be read: {error.strerror}", "give the directory that the checkpoint was saved to"
-        ) from error
+        raise WeightsError(f"`{path}` cannot be read: {error.strerror}", hint) from error
 
 
 def _from_hub(repository: Repository, recipe: Recipe) -> Origin:

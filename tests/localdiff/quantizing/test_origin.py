@@ -193,7 +193,7 @@ def test_another_model_is_refused(directory: Path, config: str) -> None:
 
 
 def test_a_directory_that_is_no_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match="config.json"):
+    with pytest.raises(WeightsError, match="has no `config.json`"):
         find_origin(str(tmp_path), RECIPE)
 
 
