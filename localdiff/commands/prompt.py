@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import BinaryIO, TypeAlias
 
+from localdiff.checkpoint_files import CHECK_PERMISSIONS
 from localdiff.errors import UsageError
 from localdiff.paths import expanded
 from localdiff.quoting import shell_word
@@ -151,7 +152,8 @@ def _read_file(path: str) -> bytes:
     except IsADirectoryError:
         raise UsageError(f"`{path}` is a directory", "`-f` takes a text file") from None
     except OSError as error:
-        raise UsageError(f"`{path}` cannot be read: {error.strerror}", "`-f` takes a text file") from error
+        hint = CHECK_PERMISSIONS if isinstance(error, PermissionError) else "`-f` takes a text file"
+        raise UsageError(f"`{path}` cannot be read: {error.strerror}", hint) from error
 
 
 def _decode_text(data: bytes, what: str) -> str:

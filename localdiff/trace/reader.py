@@ -40,7 +40,8 @@ def read_trace(path: Path) -> Trace:
     except FileNotFoundError:
         raise UsageError(f"no such file: `{path}`", "give the name of a trace") from None
     except OSError as error:
-        raise UsageError(f"`{path}` cannot be read: {error.strerror}", "give the name of a trace") from error
+        hint = "check its permissions" if isinstance(error, PermissionError) else "give the name of a trace"
+        raise UsageError(f"`{path}` cannot be read: {error.strerror}", hint) from error
 
 
 def read_stream(file: BinaryIO, name: str) -> Trace:

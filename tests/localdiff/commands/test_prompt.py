@@ -10,6 +10,7 @@ import pytest
 from localdiff.commands.prompt import NoPromptError, read_prompt
 from localdiff.errors import UsageError
 from localdiff.utf8 import MAX_BYTES
+from tests.fakes.permissions import as_anyone
 
 
 class Keyboard(io.BytesIO):
@@ -128,6 +129,15 @@ def test_files_that_are_no_prompt(tmp_path: Path) -> None:
         with pytest.raises(UsageError) as raised:
             read_prompt(None, str(path), None)
         assert raised.value.message == message
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hello")
+    secret.chmod(0)
+    with as_anyone(), pytest.raises(UsageError, match="cannot be read: Permission denied") as raised:
+        read_prompt(None, str(secret), None)
+    assert raised.value.hint == "check its permissions"
 
 
 def test_more_than_any_context_holds_is_not_read_to_its_end(tmp_path: Path) -> None:

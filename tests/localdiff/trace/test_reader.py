@@ -23,6 +23,7 @@ from localdiff.events import DenoiseStep, Event
 from localdiff.trace.reader import parse_trace, read_stream, read_trace
 from localdiff.trace.trace import Trace
 from tests.fakes.engine import Block, ScriptedEngine
+from tests.fakes.permissions import as_anyone
 from tests.fakes.traces import HEADER, condensing, record, recorded, scripted, single, trace_of, word_pieces
 
 DATA = recorded()
@@ -297,6 +298,14 @@ def test_a_missing_file_is_the_users_word(tmp_path: Path) -> None:
         read_trace(tmp_path / "none.jsonl")
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
         read_trace(tmp_path)
+
+
+def test_a_trace_that_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.touch(mode=0)
+    with as_anyone(), pytest.raises(UsageError, match="cannot be read: Permission denied") as raised:
+        read_trace(path)
+    assert raised.value.hint == "check its permissions"
 
 
 def test_blocks_gather_what_belongs_to_them() -> None:
