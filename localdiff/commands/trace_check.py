@@ -24,7 +24,7 @@ from localdiff.trace.repeat import before_stop, first_difference
 from localdiff.trace.trace import Trace
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
-from localdiff.ui.status import StatusLine, status_line
+from localdiff.ui.status import StatusLine, progress_of, status_line
 
 Run: TypeAlias = Callable[[threading.Event], Iterator[Event]]
 Rerunnable: TypeAlias = tuple[ModelIdentity, Run]
@@ -111,7 +111,7 @@ def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLi
         recorded = before_stop(trace.events)
         steps = sum(isinstance(event, DenoiseStep) for event in recorded)
         was_stopped = len(recorded) < len(trace.events)
-        events = list(_with_progress(run(cancel), status, steps if was_stopped else None))
+        events = list(_with_progress(run(cancel), progress_of(output, status), steps if was_stopped else None))
     status.clear()
     if cancel.is_set():
         return INTERRUPTED
@@ -140,15 +140,15 @@ def _why_different(header: Header) -> str:
     )
 
 
-def _with_progress(events: Iterable[Event], status: StatusLine, max_steps: int | None) -> Iterator[Event]:
-    """Yields the events up to `max_steps` steps, while a status line shows progress."""
+def _with_progress(events: Iterable[Event], tell: Callable[[str], None], max_steps: int | None) -> Iterator[Event]:
+    """Yields the events up to `max_steps` steps, and tells how far they are."""
     done = 0
     if max_steps == 0:
         return
     for event in events:
         yield event
         if isinstance(event, DenoiseStep):
-            status.show(f"rerunning: block {event.block}, step {event.step}")
+            tell(f"rerunning: block {event.block}, step {event.step}")
             done += 1
             if done == max_steps:
                 return

@@ -34,7 +34,7 @@ from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
 from localdiff.ui.interrupt import cancel_on_interrupt, interruptible
 from localdiff.ui.output import Output
-from localdiff.ui.status import StatusLine, status_line
+from localdiff.ui.status import StatusLine, progress_of, status_line
 from quant import QuantError, recipe_named
 from quant.released import MODEL
 
@@ -113,10 +113,11 @@ class _Pair:
             loading = Loading(self.status, name, self.output, yes=choice.yes)
             engine, run = load_paired(self.request, side, loading)
             observer = trace.observer(engine, self.prompt, options, hashing_shown_by(self.status), noise="paired")
+            tell = progress_of(self.output, self.status)
             for event in run(self.prompt, options, self.cancel):
                 observer.on_event(event)
                 if isinstance(event, DenoiseStep):
-                    self.status.show(f"{printable(name)}: block {event.block}, step {event.step}")
+                    tell(f"{printable(name)}: block {event.block}, step {event.step}")
             self.status.clear()
         return read_trace(file)
 

@@ -22,6 +22,7 @@ from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
 from localdiff.trace.header import Adapter, Header, Message
 from localdiff.trace.reader import read_trace
+from localdiff.ui import status
 from localdiff.ui.output import Output, Stream
 from quant.errors import RecipeError
 from quant.files.manifest import FileEntry, read_manifest
@@ -137,6 +138,17 @@ def test_rerun_says_that_all_is_the_same(file: Path, streams: Output) -> None:
     request = trace_check.CheckRequest(file=str(file), rerun=True)
     assert check(request, streams, Rerun(IDENTITY)) == 0
     assert text_of(streams.stdout).endswith("rerun on cpu: every value of 21 events is the same\n")
+
+
+def test_rerun_and_pair_tell_in_a_log_where_they_are(
+    file: Path, quantized: Path, streams: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "MIN_SECONDS", 0.0)
+    nameless(file)
+    check(trace_check.CheckRequest(file=str(file), rerun=True), streams, Rerun(IDENTITY))
+    assert text_of(streams.stderr) == "rerunning: block 1, step 1\n"
+    pair(pair_request(), streams, PairLoad())
+    assert text_of(streams.stderr).splitlines()[1:] == ["demo: block 1, step 1", "demo-4bit: block 1, step 1"]
 
 
 def test_rerun_names_the_first_difference(file: Path, streams: Output) -> None:
