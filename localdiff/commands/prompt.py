@@ -34,7 +34,7 @@ _SHORT = 60
 _TEXT = "a prompt is UTF-8 text"
 _REST = (
     "the rest of standard input became part of the prompt; "
-    "in a loop that reads it, too, put `< /dev/null` after `localdiff run`"
+    "in a loop that reads it, too, put `< /dev/null` after the command"
 )
 _GIVEN = "give it in quotes, with `-f FILE`, or through a pipe"
 

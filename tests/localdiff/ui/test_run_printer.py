@@ -374,7 +374,7 @@ def test_the_list_of_a_shell_loop_is_not_taken_silently(
         stdin.seek(len(read))
         with prompt.reading(output, stdin, adds):
             assert stdin.read().decode() == rest
-    assert ("put `< /dev/null` after `localdiff run`" in log.text()) == warns
+    assert ("put `< /dev/null` after the command" in log.text()) == warns
 
 
 def test_events_on_a_terminal_are_undisturbed_lines() -> None:
