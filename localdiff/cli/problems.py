@@ -159,14 +159,14 @@ def _message(error: typer.TyperException, said: str) -> str:
 def _of_unknown_command(message: str, context: typer.Context, meant: str | None, usual: str) -> str:
     """The hint for an unknown command: what does the same here as one of other programs, or what may be meant.
 
-    It may also be the name of a model.
+    It may also be the demo model.
     """
     word = message.removeprefix("no such command `").removesuffix("`")
     group = "" if context.parent is None else f"{context.info_name} "
     if (elsewhere := _ELSEWHERE.get(group + word)) is not None:
         return elsewhere
-    if not group and is_model(word):
-        return f"a model is named with `-m`: `localdiff run -m {shell_word(word)} …`"
+    if not group and word == DEMO:  # others are not looked for: that would load more than a mistyped command should
+        return f"a model is named with `-m`: `localdiff run -m {word} …`"
     if context.parent is None:
         return meant or '`localdiff run "…"` answers a prompt; `localdiff --help` lists the commands'
     if getattr(context.command, "invoke_without_command", False):
