@@ -19,7 +19,7 @@ from localdiff.failures import broken_package, busy_gpu, gpu_failure, out_of_res
 from localdiff.identity import DEMO
 from localdiff.quoting import printable, shell_word
 from localdiff.ui.output import STDOUT_NAME
-from quant import QuantError
+from quant import RECIPES, QuantError
 
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
 """File system errors caused by a path that a user gave, not by a fault of this program."""
@@ -53,6 +53,15 @@ _ELSEWHERE = {
     "config get": "`localdiff config` on its own lists every setting with its value",
 }
 """Commands of other programs → what does the same here; by its letters, a word may resemble one that writes."""
+
+_OTHER_OPTIONS = {
+    **dict.fromkeys(("-p", "--prompt"), 'the prompt needs no option: `localdiff run "…"`'),
+    **dict.fromkeys(("--ctx-size", "--num-ctx"), "did you mean `--context`?"),
+    "--cpu": "did you mean `--device cpu`?",
+    "--gpu": "did you mean `--device cuda`?",
+    "--recipe": "`localdiff quantize --recipe RECIPE` stores weights like that, and `-m` names the result",
+}
+"""Options that other programs and commands have → what does the same in `run`."""
 
 _NUMBERS = {
     "int_parsing": "a whole number",
@@ -130,6 +139,8 @@ def _usage(error: typer.TyperException) -> UsageError:
         hint = _of_unknown_command(message, context, meant, usual)
     elif message == "`SHELL` is missing":
         hint = f"it is one of {', '.join(SCRIPTS)}"
+    elif context is not None and message == "`VALUE` is missing" and "=" in (typed := str(context.params.get("key"))):
+        hint = f"the two are separate words: `localdiff config set {' '.join(map(shell_word, typed.split('=', 1)))}`"
     elif context is not None and message.startswith("no such option"):
         hint = _of_unknown_option(error, context, usual)
     elif context is not None and (extra := _EXTRA.match(said)) is not None:
@@ -179,8 +190,12 @@ def _of_unknown_option(error: typer.TyperException, context: typer.Context, usua
     option, command = str(getattr(error, "option_name", "")), context.command
     if possible := _longer_options(option, context) or _similar_options(option, error):
         return f"did you mean {' or '.join(f'`{name}`' for name in sorted(possible))}?"
-    if option == "-m" and context.info_name == "quality":
+    if option in ("-m", "--model") and context.info_name == "quality":
         return "the two models need no option: `localdiff bench quality A B`"
+    if option in ("-m", "--model") and context.info_name == "quantize":
+        return "the model needs no option: `localdiff quantize MODEL`"
+    if option in _OTHER_OPTIONS and context.info_name == "run":
+        return _OTHER_OPTIONS[option]
     run = command.get_command(context, "run") if hasattr(command, "get_command") else None
     if run is not None and any(option in parameter.opts for parameter in run.params):
         return f"options follow the command: `localdiff run {option} …`"
@@ -190,14 +205,18 @@ def _of_unknown_option(error: typer.TyperException, context: typer.Context, usua
 
 
 def _of_extra_words(words: str, context: typer.Context) -> str | None:
-    """The hint if `run` got more than one argument, or `chat` got any: the first may be the model."""
+    """The hint if `run` got more than one argument, or another command any: the first may be the model, or a recipe."""
     command = context.info_name
-    if command not in ("run", "chat"):
+    if words in RECIPES and command in ("quantize", "step", "tune"):
+        return f"a recipe is named with `--recipe`: `{context.command_path} --recipe {words}`"
+    if command not in ("run", "chat", "step"):
         return None
     possible = [context.params.get("prompt")] if command == "run" else [words, *words.split()[:1]]
     if (model := next((word for word in possible if word is not None and is_model(word)), None)) is not None:
-        typed = f"localdiff {command} -m {shell_word(model)}"
-        return f"a model is named with `-m`: `{typed if command == 'chat' else f'{typed} …'}`"
+        typed = f"{context.command_path} -m {shell_word(model)}"
+        return f"a model is named with `-m`: `{f'{typed} …' if command == 'run' else typed}`"
+    if command == "step":
+        return None
     if command == "chat":
         return 'prompts are typed in the chat; `localdiff run "…"` answers a single one'
     return 'a prompt of several words needs quotes: `localdiff run "several words"`'
