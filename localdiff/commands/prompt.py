@@ -6,6 +6,8 @@ never end. Knows nothing about templates or tokens.
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -73,7 +75,7 @@ def reading(output: Output, stdin: BinaryIO, adds: bool, *, shown: bool = True) 
             say, delay = output.warning, LONG_DELAY
     timer = threading.Timer(delay, say, [words])
     timer.daemon = True  # a terminal that is held with Ctrl-S may block it for ever
-    begin = stdin.tell() if adds and stdin.seekable() else 0
+    begin = _position(stdin) if adds else 0
     timer.start()
     try:
         yield
@@ -81,8 +83,16 @@ def reading(output: Output, stdin: BinaryIO, adds: bool, *, shown: bool = True) 
         timer.cancel()
         timer.join(_PATIENCE)
         status.clear()
-    if begin and stdin.tell() > begin:
+    if begin and _position(stdin) > begin:
         output.warning(_REST)
+
+
+def _position(stdin: BinaryIO) -> int:
+    """How much of a file has been read; 0 of anything else, though a pipe says on Windows that it has a position."""
+    try:
+        return stdin.tell() if stat.S_ISREG(os.fstat(stdin.fileno()).st_mode) else 0
+    except (OSError, ValueError):
+        return 0
 
 
 def read_prompt(
