@@ -48,7 +48,6 @@ def random_model(
     dtype: torch.dtype,
     device: torch.device,
     *,
-    seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> DiffusionGemma:
     """A model of this configuration with random weights, as the loader has it before it makes modules fast.
@@ -62,7 +61,7 @@ def random_model(
         swap_modules(network, stored_as(network, recipe), dtype)
     codecs = {name: module.codec.name for name, module in network.named_modules() if isinstance(module, QuantTensor)}
     empty_state = network.state_dict()
-    filler = _Filler(dtype, device, seed, min(_BLOCK, 16 * max(tensor.numel() for tensor in empty_state.values())))
+    filler = _Filler(dtype, device, min(_BLOCK, 16 * max(tensor.numel() for tensor in empty_state.values())))
     state = {}
     for done, (name, empty) in enumerate(empty_state.items(), 1):
         state[name] = filler.fill(name, empty, codecs)
@@ -75,8 +74,8 @@ def random_model(
 class _Filler:
     """Makes tensors from blocks of random values; each tensor starts at another place in its block."""
 
-    def __init__(self, dtype: torch.dtype, device: torch.device, seed: int, size: int) -> None:
-        self._generator = torch.Generator().manual_seed(seed)
+    def __init__(self, dtype: torch.dtype, device: torch.device, size: int) -> None:
+        self._generator = torch.Generator().manual_seed(0)
         self._dtype, self._device = dtype, device
         draw = torch.randn(size // 16, generator=self._generator)
         self._bytes = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=self._generator).to(device)

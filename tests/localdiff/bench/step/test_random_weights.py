@@ -39,13 +39,10 @@ def test_codes_stand_for_weights_of_the_wanted_size(codec: str) -> None:
     assert abs(float(weights.mean())) < SPREAD / 10
 
 
-def test_one_seed_is_one_model() -> None:
-    first, again, other = (random_model(small_config(), RECIPES["4bit"], torch.float32, CPU, seed=s) for s in (1, 1, 2))
-    differs = False
-    for name, tensor in first.state_dict().items():
-        assert torch.equal(tensor, again.state_dict()[name])
-        differs = differs or not torch.equal(tensor, other.state_dict()[name])
-    assert differs
+def test_a_model_is_the_same_each_time() -> None:
+    first, again = (random_model(small_config(), RECIPES["4bit"], torch.float32, CPU).state_dict() for _ in range(2))
+    for name, tensor in first.items():
+        assert torch.equal(tensor, again[name])
 
 
 def test_progress_ends_with_everything() -> None:
