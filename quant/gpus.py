@@ -73,22 +73,9 @@ def why_unseen(driver: str | None = None) -> str:
         return "`CUDA_VISIBLE_DEVICES` hides every GPU: unset it"
     refusal = _refusal()
     if _TOO_OLD in refusal:
-        update = f"the driver is too old for CUDA {torch.version.cuda}: update it{' in Windows' if _in_wsl() else ''}"
-        if (lowest := _LOWEST.get(torch.version.cuda.partition(".")[0])) is not None:
-            update += f" to {lowest} or newer"
-        found = _DRIVER_S_CUDA.search(refusal)
-        if found is not None and int(found[1]) < 12:
-            return update
-        return f"{update}, or, for a GPU older than the RTX 50 series, run {_install(OLD)}"
+        return _newer_driver(torch.version.cuda, refusal)
     if "unknown error" in refusal:
-        # As after a suspend (https://github.com/pytorch/pytorch/issues/88639).
-        remedy = (
-            "run `wsl --shutdown` in Windows and open it again"
-            if _in_wsl()
-            else "restart the machine, or end what uses the GPU and run `sudo modprobe -r nvidia_uvm && sudo modprobe "
-            "nvidia_uvm`"
-        )
-        return f"the driver fails with an unknown error, as it may once the machine has slept: {remedy}"
+        return f"the driver fails with an unknown error, as it may once the machine has slept: {_after_sleep()}"
     checks = f"check that `nvidia-smi` lists the device and that its driver is new enough for CUDA {torch.version.cuda}"
     if visible is not None:
         checks += ", and that `CUDA_VISIBLE_DEVICES` names it"
@@ -161,6 +148,27 @@ def _cuda_build(driver: str | None) -> str:
     if int(major) < OLD_DRIVER:
         return update
     return f"{update}, or, for a GPU older than the RTX 50 series, keep it and install from `{OLD}` instead"
+
+
+def _newer_driver(cuda: str, refusal: str) -> str:
+    """What to do where the driver is too old for torch's version of CUDA."""
+    update = f"the driver is too old for CUDA {cuda}: update it{' in Windows' if _in_wsl() else ''}"
+    if (lowest := _LOWEST.get(cuda.partition(".")[0])) is not None:
+        update += f" to {lowest} or newer"
+    found = _DRIVER_S_CUDA.search(refusal)
+    if found is not None and int(found[1]) < 12:
+        return update
+    return f"{update}, or, for a GPU older than the RTX 50 series, run {_install(OLD)}"
+
+
+def _after_sleep() -> str:
+    """What helps after a suspend (https://github.com/pytorch/pytorch/issues/88639)."""
+    if _in_wsl():
+        return "run `wsl --shutdown` in Windows and open it again"
+    return (
+        "restart the machine, or end what uses the GPU and run `sudo modprobe -r nvidia_uvm && sudo modprobe "
+        "nvidia_uvm`"
+    )
 
 
 def _install(build: str) -> str:

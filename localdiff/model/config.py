@@ -8,7 +8,7 @@ names it, because a default would silently load another model's architecture.
 from __future__ import annotations
 
 import re
-from collections.abc import ItemsView, Mapping
+from collections.abc import ItemsView, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -104,19 +104,7 @@ class ModelConfig:
         _refuse_variants(config, text)
         num_heads = text.positive("num_attention_heads")
         layers = _layers(text)
-        for index, layer in enumerate(layers):
-            if layer.head_dim % 2:
-                raise WeightsError(
-                    f"config.json: the head size {layer.head_dim} of layer {index} is odd, and its elements turn in"
-                    " pairs",
-                    _HINT,
-                )
-            if num_heads % layer.num_kv_heads:
-                raise WeightsError(
-                    f"config.json: num_attention_heads={num_heads} is not a multiple of the"
-                    f" {layer.num_kv_heads} key-value heads of layer {index}",
-                    _HINT,
-                )
+        _refuse_heads(layers, num_heads)
         num_experts, top_k = text.positive("num_experts"), text.positive("top_k_experts")
         if top_k > num_experts:
             raise WeightsError(f"config.json: top_k_experts={top_k} exceeds num_experts={num_experts}", _HINT)
@@ -201,6 +189,21 @@ def _refuse_variants(config: Mapping[str, Any], text: _Keys) -> None:
         )
     if not (text.get("tie_word_embeddings", True) and config.get("tie_word_embeddings", True)):
         raise WeightsError("config.json: tie_word_embeddings=false is not a form of this model", _HINT)
+
+
+def _refuse_heads(layers: Sequence[LayerConfig], num_heads: int) -> None:
+    for index, layer in enumerate(layers):
+        if layer.head_dim % 2:
+            raise WeightsError(
+                f"config.json: the head size {layer.head_dim} of layer {index} is odd, and its elements turn in pairs",
+                _HINT,
+            )
+        if num_heads % layer.num_kv_heads:
+            raise WeightsError(
+                f"config.json: num_attention_heads={num_heads} is not a multiple of the"
+                f" {layer.num_kv_heads} key-value heads of layer {index}",
+                _HINT,
+            )
 
 
 def _layers(text: _Keys) -> tuple[LayerConfig, ...]:
