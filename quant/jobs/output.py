@@ -10,18 +10,18 @@ two operations:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from pathlib import Path
 
 from quant.errors import DamagedError, OutputError
 from quant.files.disk import Disk, write_atomically
 from quant.files.manifest import Manifest, read_manifest
-from quant.files.source import INDEX_FILE
 from quant.jobs.events import FileChecked
 from quant.jobs.identity import Difference, Identity
 from quant.jobs.job import Job
-from quant.jobs.unfinished import Begun, Note, is_unfinished, job_bytes, read_job
+from quant.jobs.replaceable import is_occupied, require_deletable, require_free
+from quant.jobs.unfinished import Begun, Note, job_bytes, read_job
 from quant.jobs.verify import verify
 from quant.names import (
     JOB_FILE,
@@ -32,34 +32,6 @@ from quant.names import (
     discarded_directory,
     partial_directory,
 )
-from quant.planning.plan import is_shard_name
-
-_WRITTEN = (".safetensors", ".safetensors" + NOTE, PARTIAL)
-"""How the names of shards, of their notes, and of files that are being written end."""
-_LITTER = {".DS_Store", "Thumbs.db", "desktop.ini"}
-"""Files that desktops leave in folders."""
-
-
-def require_free(output: Path, *, force: bool, names: Collection[str] | None = None) -> None:
-    """Refuse a path that is taken by something other than a quantized model, or that lies in one.
-
-    Args:
-        force: whether what is there will be replaced; it may then hold nothing that is not the model's.
-        names: files of the model beside its weights, for one whose manifest cannot be read; None where they are not
-            known yet, so that folders alone are seen to be another's.
-
-    Raises:
-        OutputError: it exists and is not a quantized model, or not only one, or is part of one.
-    """
-    if any((folder / MANIFEST_FILE).exists() for folder in output.absolute().parents):
-        raise OutputError(f"`{output}` is inside a quantized model", "choose a directory beside it")
-    if _occupied(output) and not (output / MANIFEST_FILE).exists():
-        raise OutputError(f"`{output}` exists and is not a quantized model", "choose another directory")
-    if force and (foreign := _foreign(output, names)):
-        raise OutputError(
-            f"`{foreign[0]}` in `{output}` is not the model's, and would be deleted with it",
-            "move it elsewhere, or choose another directory",
-        )
 
 
 class Output:
@@ -115,9 +87,9 @@ class Output:
             with suppress(DamagedError):
                 self._require_own(Begun.of_manifest(read_manifest(self.directory)))
             return
-        if _occupied(self._target):
+        if is_occupied(self._target):
             self._require_repairable(self._target_manifest())
-        if _occupied(self.directory):
+        if is_occupied(self.directory):
             begun = self._read_job()
             self._require_not_in_the_way(begun)
             if begun is not None:
@@ -134,14 +106,14 @@ class Output:
         """
         require_free(self._target, force=self._job.force, names=self._job.files)
         if self._garbage.exists():
-            self._require_ours(self._garbage)
+            require_deletable(self._garbage, self._job.files)
             self._disk.remove(self._garbage)
         if (self.directory / MANIFEST_FILE).exists():
             self._require_replaceable()
             yield from self._reopen()
-        elif _occupied(self._target) and not self._job.force:
+        elif is_occupied(self._target) and not self._job.force:
             self._reopen_target()
-        if _occupied(self.directory):
+        if is_occupied(self.directory):
             self._resume()
         if not (self.directory / JOB_FILE).exists():
             self._disk.make_directory(self.directory)
@@ -163,7 +135,7 @@ class Output:
             self._disk.remove(self.directory / (shard.file + NOTE))
         self._disk.remove(self.directory / SCRATCH)
         self._disk.remove(self.directory / JOB_FILE)
-        if _occupied(self._target):
+        if is_occupied(self._target):
             self._disk.rename(self._target, self._garbage)
         self._disk.rename(self.directory, self._target)
         self._disk.remove(self._garbage)
@@ -171,7 +143,7 @@ class Output:
     def _require_replaceable(self) -> None:
         """Refuse to replace anything but a quantized model, and also a quantized model unless `force` is set."""
         require_free(self._target, force=self._job.force, names=self._job.files)
-        if _occupied(self._target) and not self._job.force:
+        if is_occupied(self._target) and not self._job.force:
             raise self._already_there()
 
     def _already_there(self) -> OutputError:
@@ -199,7 +171,7 @@ class Output:
                 f"`{self._target}` already exists, and was made {other.words}",
                 "another `--output` makes a second one, `--force` rebuilds it",
             )
-        if _occupied(self.directory):
+        if is_occupied(self.directory):
             raise OutputError(
                 f"`{self._target}` is damaged, and `{self.directory}` holds an unfinished job",
                 "`--force` finishes that job and puts it in its place",
@@ -274,28 +246,9 @@ class Output:
         Raises:
             OutputError: it holds what no job wrote.
         """
-        self._require_ours(self.directory)
+        require_deletable(self.directory, self._job.files)
         self._disk.rename(self.directory, self._garbage)
         self._disk.remove(self._garbage)
-
-    def _require_ours(self, directory: Path) -> None:
-        """Refuse to delete a directory that is no job's, and has anything that jobs do not write.
-
-        That is told by names, since it may have been deleted in part.
-        """
-        if is_unfinished(directory):
-            return
-        own = {MANIFEST_FILE, JOB_FILE, INDEX_FILE, SCRATCH, *self._job.files, *_LITTER}
-        with suppress(DamagedError):
-            own |= read_manifest(directory).files.keys()
-        entries = sorted(directory.iterdir()) if directory.is_dir() else [directory]
-        for path in entries:
-            written = path.name.endswith(_WRITTEN) and not path.is_dir()
-            if path.name not in own and not written:
-                raise OutputError(
-                    f"`{path}` was not written by `localdiff quantize`, and would be deleted",
-                    "move it elsewhere, or choose another directory",
-                )
 
     def _difference(self, made: Identity) -> Difference | None:
         """How what was made or begun differs from what this job makes."""
@@ -344,24 +297,3 @@ class Output:
             return begun
         read = {note.shard.source: note.source.sha256 for note in self._finished_notes().values()}
         return begun._replace(identity=begun.identity.with_hashes({**begun.hashes, **read}))
-
-
-def _occupied(path: Path) -> bool:
-    # A link that leads nowhere does not exist, and is in the way of a rename all the same.
-    return (path.exists() or path.is_symlink()) and (not path.is_dir() or any(path.iterdir()))
-
-
-def _foreign(output: Path, names: Collection[str] | None) -> list[str]:
-    """Names in a quantized model's directory that are not the model's."""
-    entries = sorted(output.iterdir()) if output.is_dir() else []
-    folders = [path.name for path in entries if path.is_dir()]
-    files = [path.name for path in entries if not path.is_dir()]
-    try:
-        manifest = read_manifest(output)
-        own = {MANIFEST_FILE, *manifest.shards, *manifest.files} | _LITTER
-    except DamagedError:
-        if names is None:
-            return folders
-        own = {MANIFEST_FILE, INDEX_FILE, *names, *filter(is_shard_name, files)} | _LITTER
-    # A refresh that was killed leaves one of them half written, under the name that it has until then.
-    return folders + [name for name in files if name.removesuffix(PARTIAL) not in own]

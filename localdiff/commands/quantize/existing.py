@@ -22,8 +22,8 @@ from localdiff.ui.status import status_line
 from quant import MANIFEST_FILE
 from quant.errors import DamagedError, OutputError
 from quant.files.manifest import Manifest, read_manifest
-from quant.jobs.output import require_free
 from quant.jobs.refresh import refresh, stale
+from quant.jobs.replaceable import require_free
 from quant.planning.plan import make_plan
 
 

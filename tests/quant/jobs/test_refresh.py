@@ -9,8 +9,8 @@ import pytest
 from quant.errors import OutputError, SpaceError
 from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
-from quant.jobs.output import require_free
 from quant.jobs.refresh import refresh, stale
+from quant.jobs.replaceable import require_free
 from quant.jobs.verify import verify
 from tests.checkpoints.quantized import quantize
 from tests.checkpoints.weights import write_small_weights
