@@ -60,9 +60,14 @@ class Output:
         is_dropped = self._job.force and self._kept() is None
         return (self._garbage, self.directory) if is_dropped else (self._garbage,)
 
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the unfinished directory has everything, and may be verified and renamed."""
+        return (self.directory / MANIFEST_FILE).exists()
+
     def _kept(self) -> frozenset[str] | None:
         """Shards of the unfinished directory that need not be made again; None where it is not this job's."""
-        if (self.directory / MANIFEST_FILE).exists():
+        if self._is_whole:
             with suppress(DamagedError):
                 if self._is_other(Begun.of_manifest(read_manifest(self.directory))):
                     return None
@@ -82,7 +87,7 @@ class Output:
         require_free(self._target, force=self._job.force, names=self._job.files)
         if self._job.force:
             return
-        if (self.directory / MANIFEST_FILE).exists():
+        if self._is_whole:
             self._require_replaceable()
             with suppress(DamagedError):
                 self._require_own(Begun.of_manifest(read_manifest(self.directory)))
@@ -108,7 +113,7 @@ class Output:
         if self._garbage.exists():
             require_deletable(self._garbage, self._job.files)
             self._disk.remove(self._garbage)
-        if (self.directory / MANIFEST_FILE).exists():
+        if self._is_whole:
             self._require_replaceable()
             yield from self._reopen()
         elif is_occupied(self._target) and not self._job.force:
@@ -187,10 +192,7 @@ class Output:
             else:
                 self._discard()
             return
-        if self._is_other(begun := Begun.of_manifest(manifest)):
-            if not self._job.force:
-                self._require_own(begun)
-            self._discard()
+        if self._discards_other(Begun.of_manifest(manifest)):
             return
         sound = set()
         for checked in verify(self.directory):
@@ -213,13 +215,11 @@ class Output:
         """Read the notes of an unfinished directory of this job; delete one of another job if `force` is set."""
         begun = self._read_job()
         self._require_not_in_the_way(begun)
-        if begun is None or self._is_other(begun):
-            if begun is not None and not self._job.force:
-                self._require_own(begun)
+        if begun is None:
             self._discard()
-            return
-        self.source_hashes = dict(begun.hashes)
-        self.notes = self._finished_notes()
+        elif not self._discards_other(begun):
+            self.source_hashes = dict(begun.hashes)
+            self.notes = self._finished_notes()
 
     def _require_not_in_the_way(self, begun: Begun | None) -> None:
         """Refuse a directory in the place of an unfinished one that no job began."""
@@ -239,6 +239,19 @@ class Output:
             if note and path.exists() and path.stat().st_size == shard.nbytes:
                 notes[shard.file] = note
         return notes
+
+    def _discards_other(self, begun: Begun) -> bool:
+        """Delete the unfinished directory if it is another job's; returns whether it was.
+
+        Raises:
+            OutputError: it has shards of that job, and `force` is not set; or it holds what no job wrote.
+        """
+        if not self._is_other(begun):
+            return False
+        if not self._job.force:
+            self._require_own(begun)
+        self._discard()
+        return True
 
     def _discard(self) -> None:
         """Delete the unfinished directory; it is renamed first, in case the deletion is interrupted.
