@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from localdiff.bench.step.paths import path_of
+from localdiff.bench.step.code_paths import path_of
 from localdiff.doctor.finding import Finding
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP, Codec, Encoded, codes_shape, scales_shape

@@ -3,7 +3,7 @@
     run                                   a measurement from start to end
     subject, random_weights, released     what is measured: a real model, or random weights at the released size
     measure                               times the passes of a block, and counts how rows spread over the experts
-    parts, paths                          the seconds of a step by part of the network, and the code path of each
+    parts, code_paths                     the seconds of a step by part of the network, and the code path of each
     work                                  bytes and operations of each part
     ceilings, memory                      what this machine can do at best, and how much memory was used
     layers                                extrapolates from a few layers to all of them

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import torch
 
 from localdiff.bench.step.ceilings import Ceilings, measure_ceilings
+from localdiff.bench.step.code_paths import paths_of
 from localdiff.bench.step.measure import Stopwatch
 from localdiff.bench.step.memory import forget_device_peak, forget_peak, memory_use
-from localdiff.bench.step.paths import paths_of
 from localdiff.bench.step.report import Report, make_report
 from localdiff.bench.step.subject import Make, Progress
 from localdiff.denoising import StepPath

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from localdiff.bench.step.code_paths import path_of, paths_of
 from localdiff.bench.step.parts import PARTS, PartClock
-from localdiff.bench.step.paths import path_of, paths_of
 from localdiff.model.projections import fuse_projections
 from quant import instructions
 from tests.localdiff.bench.step.small import small_subject
