@@ -30,7 +30,7 @@ from quant.errors import RecipeError
 from quant.files.disk import Disk
 from quant.files.source import SourceFile
 from quant.jobs.job import Job
-from quant.jobs.output import Output
+from quant.jobs.output import OutputDirectory
 from quant.jobs.pool import available_workers
 from quant.names import PARTIAL, SCRATCH, partial_directory
 from quant.planning.encoder import Encoder, Gpu
@@ -94,8 +94,8 @@ class PlannedJob:
         )
 
     @property
-    def _output(self) -> Output:
-        return Output(self.job, Disk())
+    def _output(self) -> OutputDirectory:
+        return OutputDirectory(self.job, Disk())
 
     def require_possible(self) -> None:
         """Refuse what the job itself would refuse once it runs, as far as that is known in advance.

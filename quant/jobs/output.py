@@ -34,7 +34,7 @@ from quant.names import (
 )
 
 
-class Output:
+class OutputDirectory:
     """The output directory of a job, finished or not.
 
     Attributes:

@@ -19,7 +19,7 @@ from quant.files.manifest import ENCODING, FileEntry, Manifest
 from quant.files.source import INDEX_FILE, SourceStoppedError
 from quant.jobs.events import JobEvent, JobFinished, JobStarted, JobStopped, OutputWritten, ShardStarted, ShardWritten
 from quant.jobs.job import Job
-from quant.jobs.output import Output
+from quant.jobs.output import OutputDirectory
 from quant.jobs.pool import slice_pool
 from quant.jobs.shard import make_shard
 from quant.jobs.verify import AGAIN, verify
@@ -48,7 +48,7 @@ def run(
         DamagedError: what was written does not verify.
     """
     disk = disk or Disk()
-    output = Output(job, disk)
+    output = OutputDirectory(job, disk)
     shards = job.plan.shards
     for checked in output.prepare():
         yield checked
@@ -81,7 +81,7 @@ def run(
 
 
 def _make_shards(
-    job: Job, output: Output, *, disk: Disk, cancelled: Callable[[], bool], clock: Callable[[], float]
+    job: Job, output: OutputDirectory, *, disk: Disk, cancelled: Callable[[], bool], clock: Callable[[], float]
 ) -> Generator[JobEvent, None, float]:
     """Make the missing shards one by one, up to the one during which the job is stopped.
 
@@ -104,7 +104,7 @@ def _make_shards(
     return clock() - start - waited
 
 
-def _finish(job: Job, contents: Mapping[str, bytes], output: Output, disk: Disk) -> None:
+def _finish(job: Job, contents: Mapping[str, bytes], output: OutputDirectory, disk: Disk) -> None:
     """Write everything that is not a shard; the manifest last."""
     contents = {**contents, INDEX_FILE: _index(job)}
     for name, content in contents.items():

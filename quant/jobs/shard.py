@@ -25,7 +25,7 @@ from quant.files.reader import SourceReader
 from quant.files.writer import ShardWriter
 from quant.jobs.events import BytesDone, JobEvent, TensorDone
 from quant.jobs.job import Job
-from quant.jobs.output import Output
+from quant.jobs.output import OutputDirectory
 from quant.jobs.pool import SlicePool
 from quant.jobs.unfinished import Note
 from quant.planning.plan import PlannedShard, PlannedTensor
@@ -35,7 +35,7 @@ _DIGITS = 6
 
 def make_shard(
     job: Job,
-    output: Output,
+    output: OutputDirectory,
     shard: PlannedShard,
     path: Path,
     *,

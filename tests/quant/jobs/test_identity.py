@@ -20,7 +20,7 @@ from quant.jobs import identity
 from quant.jobs.events import FileChecked, JobStarted, ShardStarted, ShardWritten
 from quant.jobs.identity import Identity, SourceState
 from quant.jobs.job import HashSources, Job
-from quant.jobs.output import Output
+from quant.jobs.output import OutputDirectory
 from quant.jobs.run import run
 from quant.names import JOB_FILE
 from quant.planning.plan import make_plan
@@ -122,8 +122,8 @@ def test_other_weights_do_not_continue_what_was_begun_with_these(
     job = make_job(source, tmp_path / "out", hash_sources=reading)
     begin(job)
     keep_times(source, lambda: write_small_weights(source, seed=1))
-    assert Output(job, Disk()).finished() == set()
-    for refusal in (Output(job, Disk()).require_possible, lambda: finish(job)):
+    assert OutputDirectory(job, Disk()).finished() == set()
+    for refusal in (OutputDirectory(job, Disk()).require_possible, lambda: finish(job)):
         with pytest.raises(OutputError, match=r"begun before `model-00001-of-00003.safetensors` changed") as caught:
             refusal()
         assert caught.value.hint == "`--force` starts over"
@@ -190,7 +190,7 @@ def test_another_encoding_goes_on_with_nothing(source: Path, tmp_path: Path, mon
     ):
         later = replace(other, tool="localdiff 2")
         for refusal in (
-            lambda later=later: Output(later, Disk()).require_possible(),
+            lambda later=later: OutputDirectory(later, Disk()).require_possible(),
             lambda later=later: finish(later),
         ):
             with pytest.raises(OutputError, match=words) as caught:
@@ -213,7 +213,7 @@ def test_a_job_that_cannot_be_read_is_not_called_another_one(source: Path, tmp_p
     begun = make_job(source, tmp_path / "out")
     begin(begun).write_text(job)
     with pytest.raises(OutputError, match=r"`job.json` cannot be read") as caught:
-        Output(begun, Disk()).require_possible()
+        OutputDirectory(begun, Disk()).require_possible()
     assert caught.value.hint == "`--force` starts over"
     finish(replace(begun, force=True))
 
@@ -221,26 +221,26 @@ def test_a_job_that_cannot_be_read_is_not_called_another_one(source: Path, tmp_p
 def test_what_a_job_would_refuse_is_refused_before_it_runs(source: Path, tmp_path: Path) -> None:
     def refuses(job: Job, words: str) -> None:
         with pytest.raises(OutputError, match=words):
-            Output(job, Disk()).require_possible()
+            OutputDirectory(job, Disk()).require_possible()
         with pytest.raises(OutputError, match=words):
             finish(job)
-        Output(replace(job, force=True), Disk()).require_possible()
+        OutputDirectory(replace(job, force=True), Disk()).require_possible()
 
     job = make_job(source, tmp_path / "out")
     int8 = make_plan(RECIPES["int8"], read_source(source))
-    Output(job, Disk()).require_possible()
+    OutputDirectory(job, Disk()).require_possible()
     finish(job)
     (tmp_path / "out" / SHARDS[0]).unlink()
     job = replace(job, damaged=frozenset({SHARDS[0]}))
-    Output(job, Disk()).require_possible()
+    OutputDirectory(job, Disk()).require_possible()
     refuses(replace(job, plan=int8), "already exists, and was made as `4bit`, not as `int8`")
     refuses(replace(job, model="org/other"), "was made from `org/model`, not from `org/other`")
     refuses(replace(job, revision="c"), "was made from revision None")
     begin(replace(job, force=True))
     refuses(job, "holds an unfinished job")
     (tmp_path / "out").rename(tmp_path / "elsewhere")
-    Output(job, Disk()).require_possible()
+    OutputDirectory(job, Disk()).require_possible()
     refuses(replace(job, plan=int8), "an unfinished job, begun as `4bit`, not as `int8`")
     (tmp_path / "out.partial" / JOB_FILE).unlink()
     with pytest.raises(OutputError, match="exists and is not an unfinished quantized model"):
-        Output(job, Disk()).require_possible()
+        OutputDirectory(job, Disk()).require_possible()

@@ -16,7 +16,7 @@ from quant.files.manifest import read_manifest
 from quant.files.source import SourceFile
 from quant.jobs.events import BytesDone, FileChecked, JobStarted, JobStopped, ShardWritten
 from quant.jobs.job import Job
-from quant.jobs.output import Output
+from quant.jobs.output import OutputDirectory
 from quant.jobs.run import run
 from tests.checkpoints.quantized import finish, tree
 from tests.quant.jobs.conftest import count, make_job
@@ -139,7 +139,7 @@ def test_another_revision_says_how_the_first_is_finished(source: Path, tmp_path:
 def test_a_job_of_which_nothing_is_finished_is_in_nobodys_way(source: Path, tmp_path: Path) -> None:
     list(run(make_job(source, tmp_path / "out", revision="abc"), cancelled=lambda: True))
     job = make_job(source, tmp_path / "out", revision="def")
-    Output(job, Disk()).require_possible()
+    OutputDirectory(job, Disk()).require_possible()
     finish(job)
     assert read_manifest(tmp_path / "out").revision == "def"
 
@@ -205,7 +205,7 @@ def test_a_finished_output_that_appears_meanwhile_is_replaced_only_by_force(sour
     with pytest.raises(OutputError, match="already exists"):
         list(events)
     with pytest.raises(OutputError, match="already exists"):
-        Output(make_job(source, output), Disk()).require_possible()
+        OutputDirectory(make_job(source, output), Disk()).require_possible()
     with pytest.raises(OutputError, match="already exists"):
         next(run(make_job(source, output)))  # before anything is read again
     assert tree(output) == before

@@ -14,7 +14,7 @@ from quant.files.disk import Disk
 from quant.files.source import SourceFile, SourceStoppedError
 from quant.jobs.events import BytesDone, FileChecked, JobFinished, JobStarted, JobStopped, ShardStarted
 from quant.jobs.job import Job
-from quant.jobs.output import Output
+from quant.jobs.output import OutputDirectory
 from quant.jobs.run import run
 from quant.names import JOB_FILE, MANIFEST_FILE, SCRATCH, discarded_directory, partial_directory
 from tests.checkpoints.quantized import SHARDS, make_job
@@ -75,8 +75,8 @@ def test_a_manifest_that_broke_before_the_output_was_in_its_place(job: Job, know
     (directory / MANIFEST_FILE).write_bytes(b"{")
     if not knows_job:
         (directory / JOB_FILE).unlink()
-    Output(job, Disk()).require_possible()
-    assert len(Output(job, Disk()).finished()) == (2 if knows_job else 0)
+    OutputDirectory(job, Disk()).require_possible()
+    assert len(OutputDirectory(job, Disk()).finished()) == (2 if knows_job else 0)
     again = list(run(job))
     assert len([event for event in again if isinstance(event, ShardStarted)]) == (0 if knows_job else 2)
     assert isinstance(again[-1], JobFinished) and not directory.exists()
@@ -85,22 +85,22 @@ def test_a_manifest_that_broke_before_the_output_was_in_its_place(job: Job, know
 def test_another_job_is_refused_before_anything_is_fetched_where_an_output_awaits_its_place(job: Job) -> None:
     run_until(job, FileChecked)
     with pytest.raises(OutputError, match="revision"):
-        Output(replace(job, revision="b"), Disk()).require_possible()
-    Output(replace(job, revision="b", force=True), Disk()).require_possible()
+        OutputDirectory(replace(job, revision="b"), Disk()).require_possible()
+    OutputDirectory(replace(job, revision="b", force=True), Disk()).require_possible()
 
 
 def test_what_another_job_wrote_in_full_is_not_finished_for_this_one(job: Job) -> None:
     """Its shards may have the same names, and what has to be fetched and written is planned from what is finished."""
     run_until(job, FileChecked)
     other = replace(job, revision="b", force=True)
-    assert Output(job, Disk()).finished() == {shard.file for shard in job.plan.shards}
-    assert Output(other, Disk()).finished() == frozenset()
+    assert OutputDirectory(job, Disk()).finished() == {shard.file for shard in job.plan.shards}
+    assert OutputDirectory(other, Disk()).finished() == frozenset()
     garbage = discarded_directory(job.output)
     for same in (job, replace(job, force=True)):
-        assert Output(same, Disk()).dropped() == (garbage,)
-    assert Output(other, Disk()).dropped() == (garbage, partial_directory(job.output))
+        assert OutputDirectory(same, Disk()).dropped() == (garbage,)
+    assert OutputDirectory(other, Disk()).dropped() == (garbage, partial_directory(job.output))
     (partial_directory(job.output) / job.plan.shards[0].file).unlink()
-    assert Output(job, Disk()).finished() == {job.plan.shards[1].file}
+    assert OutputDirectory(job, Disk()).finished() == {job.plan.shards[1].file}
     assert isinstance(list(run(other))[-1], JobFinished)
 
 
@@ -134,7 +134,7 @@ def test_while_a_small_file_is_waited_for(job: Job) -> None:
 def test_what_is_finished_can_be_told_without_touching_anything(job: Job, tmp_path: Path) -> None:
     def finished() -> frozenset[str]:
         before = sorted(tmp_path.rglob("*"))
-        found = Output(job, Disk()).finished()
+        found = OutputDirectory(job, Disk()).finished()
         assert sorted(tmp_path.rglob("*")) == before
         return found
 
@@ -145,7 +145,7 @@ def test_what_is_finished_can_be_told_without_touching_anything(job: Job, tmp_pa
     for event in run(job, cancelled=lambda: sum(isinstance(event, ShardStarted) for event in events) == 2):
         events.append(event)
     assert finished() == {SHARDS[0]}
-    assert Output(replace(job, model="other"), Disk()).finished() == frozenset()
+    assert OutputDirectory(replace(job, model="other"), Disk()).finished() == frozenset()
     run_until(job, FileChecked)
     assert finished() == {shard.file for shard in job.plan.shards}
 
