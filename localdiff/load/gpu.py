@@ -12,6 +12,7 @@ from functools import partial
 import torch
 
 from localdiff.load.memory_plan import MemoryPlan
+from localdiff.load.placement import Placement
 from localdiff.load.skeleton import layer_of
 from localdiff.load.streaming import LayerStream
 from localdiff.load_progress import LoadProgress
@@ -92,35 +93,39 @@ def _compared_rows(canvas: int) -> list[int]:
 
 def load_for_gpu(plan: MemoryPlan, progress: LoadProgress, activations: str = "auto") -> tuple[Expectation, ...]:
     """Gives a network its fast modules, and loads the layers that are streamed."""
-    skeleton, placement = plan.skeleton, plan.placement
-    network, main = skeleton.network, placement.main
-    stream = LayerStream(main)
-
-    def elsewhere() -> Iterator[ModelPart]:
-        for index, device in enumerate(placement.layers):
-            if device != main:
-                take_timed_tiles(device)
-                yield ModelPart(path=f"layers.{index}", module=network.layers[index], device=device)
-
-    def arriving() -> Iterator[ModelPart]:
-        left = sum(plan.demand.layers[index].weights for index in placement.offloaded)
-        for index in placement.offloaded:
-            progress("weights", 1 - left / skeleton.nbytes)
-            left -= plan.demand.layers[index].weights
-            layer = skeleton.assign_layer(index, main)
-            yield ModelPart(path=f"layers.{index}", module=layer, device=main, present=partial(stream.present, layer))
-            stream.hold(layer)
-        progress("weights", 1.0)
-
-    there = {index for index, device in enumerate(placement.layers) if device == main} - {*placement.offloaded}
+    network, placement = plan.skeleton.network, plan.placement
+    stream = LayerStream(placement.main)
+    there = {index for index, device in enumerate(placement.layers) if device == placement.main}
+    there -= {*placement.offloaded}
     expectations = replace_gpu_modules(
         network,
-        main,
+        placement.main,
         activations=activations,
         adapted=() if plan.adapter is None else plan.adapter.experts,
         absent=[path for path, _ in network.named_modules() if layer_of(path) not in {None, *there}],
-        parts=arriving() if placement.streamed else elsewhere(),
+        parts=_arriving(plan, stream, progress) if placement.streamed else _elsewhere(network, placement),
     )
     if placement.streamed:
         stream.start(network.layers[0])
     return expectations
+
+
+def _elsewhere(network: DiffusionGemma, placement: Placement) -> Iterator[ModelPart]:
+    """The layers on further GPUs."""
+    for index, device in enumerate(placement.layers):
+        if device != placement.main:
+            take_timed_tiles(device)
+            yield ModelPart(path=f"layers.{index}", module=network.layers[index], device=device)
+
+
+def _arriving(plan: MemoryPlan, stream: LayerStream, progress: LoadProgress) -> Iterator[ModelPart]:
+    """The layers that are streamed, each loaded when it is requested, and moved to host memory after that."""
+    offloaded, main = plan.placement.offloaded, plan.placement.main
+    left = sum(plan.demand.layers[index].weights for index in offloaded)
+    for index in offloaded:
+        progress("weights", 1 - left / plan.skeleton.nbytes)
+        left -= plan.demand.layers[index].weights
+        layer = plan.skeleton.assign_layer(index, main)
+        yield ModelPart(path=f"layers.{index}", module=layer, device=main, present=partial(stream.present, layer))
+        stream.hold(layer)
+    progress("weights", 1.0)
