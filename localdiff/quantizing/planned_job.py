@@ -1,12 +1,12 @@
 """A job before it starts: which shards are made from which files, what that needs, and its summary.
 
-Knows plans, disks and devices; starts nothing.
+Knows plans, disks and what encodes; starts nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,24 +19,22 @@ from localdiff.hub.downloads import require_transferable
 from localdiff.hub.problems import UnreachableError
 from localdiff.machine.disk_space import Mount, freed_by, mounts
 from localdiff.machine.host_memory import host_memory
-from localdiff.memory_account import MemoryAccount, held_by_plan
 from localdiff.quantizing.card import documents
+from localdiff.quantizing.memory_to_run import accounts, alternative_recipe, gpu_to_run_on
 from localdiff.quantizing.origin import Origin
 from localdiff.quantizing.plan_summary import Download, PlanSummary
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.sizes import counted, shown_size
-from quant import MANIFEST_FILE, RECIPES
-from quant.errors import RecipeError
+from quant import MANIFEST_FILE
 from quant.files.disk import Disk
 from quant.files.source import SourceFile
 from quant.jobs.job import Job
 from quant.jobs.output import OutputDirectory
 from quant.jobs.pool import available_workers
 from quant.names import PARTIAL, SCRATCH, partial_directory
-from quant.planning.encoder import Encoder, Gpu
-from quant.planning.plan import Plan, PlannedShard, describe_plan, working_bytes
+from quant.planning.encoder import Encoder
+from quant.planning.plan import Plan, PlannedShard, working_bytes
 
-CONTEXTS = (8192, 32768)
 TOOL = f"localdiff {__version__}"
 
 _DOCUMENT_BYTES = 2_000_000
@@ -235,7 +233,7 @@ def _summary_without_files(
     title: str, plan: Plan, output: Path, config: Mapping[str, object], encoder: Encoder
 ) -> PlanSummary:
     """What a summary says of the result and of this machine, wherever the weights are."""
-    gpu = _to_run_on(plan, config, encoder)
+    gpu = gpu_to_run_on(plan, config, encoder)
     return PlanSummary(
         title=title,
         plan=plan,
@@ -246,48 +244,8 @@ def _summary_without_files(
         gpu=gpu,
         host_free=host_memory()[1],
         others=len(encoder.further),
-        alternative=_alternative(plan, config, gpu),
+        alternative=alternative_recipe(plan, config, gpu),
     )
-
-
-def accounts(plan: Plan, config: Mapping[str, object]) -> dict[int, MemoryAccount]:
-    """Context → what a GPU must hold; sizes missing in `config.json` are those of the released model.
-
-    No context is longer than the model allows.
-    """
-    text = config.get("text_config")
-    text = text if isinstance(text, Mapping) else {}
-    sizes = {"window": text.get("sliding_window"), "canvas": config.get("canvas_length")}
-    present_sizes = {name: size for name, size in sizes.items() if isinstance(size, int)}
-    longest = text.get("max_position_embeddings")
-    contexts = [min(context, longest) if isinstance(longest, int) else context for context in CONTEXTS]
-    tensors = held_by_plan(plan)
-    return {context: MemoryAccount.of(tensors, context=context, **present_sizes) for context in contexts}
-
-
-def _to_run_on(plan: Plan, config: Mapping[str, object], encoder: Encoder) -> Gpu | None:
-    """The GPU that the result will run on, as the loader chooses: the roomiest, if it does not fit the first."""
-    first = encoder.gpu
-    return first if first is not None and _fits(plan, config, first) else encoder.roomiest()
-
-
-def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> str | None:
-    """The largest recipe that fits a GPU which this plan does not fit."""
-    if gpu is None or _fits(plan, config, gpu):
-        return None
-    tensors = [tensor.source for tensor in plan.tensors]
-    fitting = []
-    for recipe in RECIPES.values():
-        with suppress(RecipeError):  # not every width suits every recipe
-            other = describe_plan(recipe, tensors)
-            fitting += [other] if _fits(other, config, gpu) else []
-    largest = max(fitting, key=lambda other: other.stored_bytes, default=None)
-    return None if largest is None else largest.recipe.name
-
-
-def _fits(plan: Plan, config: Mapping[str, object], gpu: Gpu) -> bool:
-    """Whether a GPU has room for a plan's result with the shortest context."""
-    return any(account.fits(gpu.free) for account in accounts(plan, config).values())
 
 
 def encoder_words(encoder: Encoder) -> str:

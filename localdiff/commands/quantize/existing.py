@@ -14,8 +14,8 @@ from localdiff.load import open_weights
 from localdiff.machine.output_lock import locked
 from localdiff.quantizing.card import documents
 from localdiff.quantizing.finished import copied_files, difference
+from localdiff.quantizing.memory_to_run import accounts
 from localdiff.quantizing.origin import find_origin
-from localdiff.quantizing.planned_job import accounts
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.ui.output import Output
 from localdiff.ui.status import status_line

@@ -10,8 +10,8 @@ import yaml
 
 from localdiff.hub.repository import Repository
 from localdiff.quantizing.card import documents, license_of
+from localdiff.quantizing.memory_to_run import accounts
 from localdiff.quantizing.origin import Origin, find_origin
-from localdiff.quantizing.planned_job import accounts
 from quant.planning.plan import Plan, make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.weights import write_small_weights

@@ -13,8 +13,8 @@ from localdiff.doctor.recipes import account_of
 from localdiff.hub.problems import UnreachableError
 from localdiff.machine.disk_space import Mount
 from localdiff.quantizing import planned_job
+from localdiff.quantizing.memory_to_run import accounts
 from localdiff.quantizing.plan_summary import Download, PlanSummary
-from localdiff.quantizing.planned_job import accounts
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.sizes import shown_size
 from quant.files.source import read_source
