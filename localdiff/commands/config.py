@@ -14,7 +14,7 @@ from localdiff import paths
 from localdiff.commands.output_file import output_file
 from localdiff.config import Settings, load_settings, strange_variables
 from localdiff.config.file import config_path, entries_of, holds_unknown, read_text
-from localdiff.config.keys import key_named
+from localdiff.config.keys import Key, Value, key_named
 from localdiff.config.settings import Setting, check_file
 from localdiff.errors import ArgumentError, ResourceError, UsageError
 from localdiff.machine.private_file import make_private_folder
@@ -76,13 +76,7 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
         return 0
     key = key_named(name)
     name = key.name
-    try:
-        value = None if text is None else key.from_text(text)
-        require_text(text or "", f"the value of `{name}`", "the file of settings is UTF-8 text")
-    except UsageError as error:
-        if isinstance(error, ArgumentError):
-            error.say(lambda _name, _value: f"`{name} {shell_word(text or '')}`")
-        raise UsageError(error.message, error.hint or f"what it sets: {key.what}") from error
+    value = None if text is None else _typed_value(key, name, text)
     before = read_text(path, shown)
     if value is not None:
         entries_of(before, shown, but=name)  # other errors are reported with the lines of this text
@@ -99,6 +93,22 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
         setting = settings[name]
     _write_table(output, [(name, _value(setting), printable(setting.where))])
     return 0
+
+
+def _typed_value(key: Key, name: str, text: str) -> Value:
+    """The value that was typed for a setting.
+
+    Raises:
+        UsageError: it is none; the error shows it as it was typed.
+    """
+    try:
+        value = key.from_text(text)
+        require_text(text, f"the value of `{name}`", "the file of settings is UTF-8 text")
+    except UsageError as error:
+        if isinstance(error, ArgumentError):
+            error.say(lambda _name, _value: f"`{name} {shell_word(text)}`")
+        raise UsageError(error.message, error.hint or f"what it sets: {key.what}") from error
+    return value
 
 
 def _settings_now(output: Output) -> Settings | None:

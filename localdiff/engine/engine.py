@@ -300,14 +300,7 @@ class Engine:
     ) -> Run:
         config, size = self.model.config, self.context_size(options)
         ids = self.prompt_ids(prompt, options)
-        if len(ids) >= size:
-            most = config.max_positions
-            raise ContextError(
-                f"the prompt has {len(ids):,} tokens and the context holds {size:,}, the answer included",
-                f"shorten the prompt: {most:,} is the most that this model takes"
-                if most is not None and len(ids) >= most
-                else "raise `--context`, or shorten the prompt",
-            )
+        self._require_room(len(ids), size)
         seed = secrets.randbits(DRAWN_SEED_BITS) if options.seed is None else options.seed
         room = size - len(ids)
         limit = min(options.max_tokens, room)
@@ -344,6 +337,17 @@ class Engine:
             stats=StatsKeeper(prompt_tokens=len(ids), device=self._device),
             reply=ReplyDecoder(self.tokenizer, tool_calls=options.tool_calls, prompt=ids),
         )
+
+    def _require_room(self, tokens: int, size: int) -> None:
+        """Refuse a prompt that leaves no room for an answer in a context of this size."""
+        most = self.model.config.max_positions
+        if tokens >= size:
+            raise ContextError(
+                f"the prompt has {tokens:,} tokens and the context holds {size:,}, the answer included",
+                f"shorten the prompt: {most:,} is the most that this model takes"
+                if most is not None and tokens >= most
+                else "raise `--context`, or shorten the prompt",
+            )
 
     def _noise(self, options: GenerateOptions, seed: int) -> Noise:
         if options.noise == "reference":

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from localdiff.adapter import open_adapter
+from localdiff.checkpoints.model_reference import ModelSource
 from localdiff.checkpoints.verification_record import recorded_damage
 from localdiff.config import KEYS
 from localdiff.denoising import Denoiser, try_kernels, try_plainly
@@ -98,9 +99,7 @@ def open_model(
     source = find_source(
         model, revision=revision, offline=offline, plan_memory=plan, confirm=confirm, progress=progress
     )
-    if (damage := recorded_damage(source.directory)) is not None:
-        remedy = "the `localdiff quantize` that made it rebuilds what is damaged"
-        _log.warning("`%s` was damaged when it was last verified: %s; %s", source.name, damage, remedy)
+    _warn_of_damage(source)
     weights = open_weights(source.directory)
     resolved_dtype = resolve_dtype(dtype, where, weights)
     if device == "auto" and (warning := unused_gpu(weights.text_parameters())):
@@ -132,6 +131,12 @@ def open_model(
             adapter_directory=None if stored_adapter is None else stored_adapter.directory,
         ),
     )
+
+
+def _warn_of_damage(source: ModelSource) -> None:
+    if (damage := recorded_damage(source.directory)) is not None:
+        remedy = "the `localdiff quantize` that made it rebuilds what is damaged"
+        _log.warning("`%s` was damaged when it was last verified: %s; %s", source.name, damage, remedy)
 
 
 def _load_and_try(
