@@ -159,9 +159,7 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None) 
 
 
 def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
-    """The two models; both are checked to exist and, if they are recipes, to be made from the same weights.
-
-    Weights on the Hub are the same at one commit: the one asked for, or the one that the quantized model was made from.
+    """The two models, which are checked to exist.
 
     Raises:
         UsageError: neither two different recipes nor an adapter, or both; or recipes of a quantized model.
@@ -174,18 +172,10 @@ def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
             "a pair is two recipes, or a model without and with an adapter",
             "give either `--recipes bf16,4bit` or `--adapter NAME`",
         )
-    if choice.adapter is not None:
+    if request.recipes is None:
         choice.check_names()  # before the first run, which would be wasted
         return Side(BASE, replace(choice, adapter=None)), Side(ADAPTED, choice)
-    assert request.recipes is not None
-    recipes = [recipe.strip() for recipe in request.recipes.split(",")]
-    if len(recipes) != 2 or len(set(recipes)) != 2 or not all(recipes):
-        raise UsageError(
-            f"`--recipes {request.recipes}` does not name two recipes", "for example `--recipes bf16,4bit`"
-        )
-    for recipe in recipes:
-        if recipe != PUBLISHED:
-            recipe_named(recipe)
+    recipes = _two_recipes(request.recipes)
     assert choice.model is not None
     if _is_quantized(choice.model):
         raise UsageError(f"`{choice.model}` is already quantized", "`-m` takes the model that it was made from")
@@ -193,10 +183,22 @@ def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
     sides: dict[str, Side] = {}
     for recipe in recipes:
         if recipe != PUBLISHED:
+            # Made from the same weights: on the Hub, of one commit, the one asked for or that of the first recipe.
             sides[recipe], revision = _quantized(choice, recipe, output)
             choice = replace(choice, revision=revision)
     first, second = (sides.get(recipe) or Side(recipe, choice) for recipe in recipes)
     return first, second
+
+
+def _two_recipes(text: str) -> list[str]:
+    """The two recipes that `--recipes` names."""
+    recipes = [recipe.strip() for recipe in text.split(",")]
+    if len(recipes) != 2 or len(set(recipes)) != 2 or not all(recipes):
+        raise UsageError(f"`--recipes {text}` does not name two recipes", "for example `--recipes bf16,4bit`")
+    for recipe in recipes:
+        if recipe != PUBLISHED:
+            recipe_named(recipe)
+    return recipes
 
 
 def _is_quantized(model: str) -> bool:
