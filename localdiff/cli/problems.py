@@ -99,21 +99,28 @@ def worded(error: Exception) -> LocaldiffError:
     if (broken := broken_package(error)) is not None:
         package, reason, advice = broken
         return ResourceError(f"`{package}` cannot be imported: {reason}", advice)
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        what = "" if error.filename is None else f": `{os.fsdecode(error.filename)}` cannot be written"
-        return ResourceError(f"the disk is full{what}", "free some space, then run the same command again")
-    if isinstance(error, OSError) and (error.errno in _LIMITS or error.filename == STDOUT_NAME):
-        what = "a file" if error.filename is None else f"`{os.fsdecode(error.filename)}`"
-        return ResourceError(f"{what} cannot be written: {error.strerror}", "write to another disk, or raise the limit")
-    if isinstance(error, FileNotFoundError) and str(error.strerror).startswith(_NO_TEMPORARY):
-        return UsageError("no folder for temporary files can be written", "`TMPDIR` may name one that can")
-    if isinstance(error, OSError) and error.errno in _REFUSALS and error.filename is not None:
-        name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
-        return UsageError(f"`{name}` cannot be used: {error.strerror}", "check its name and its permissions")
+    if isinstance(error, OSError) and (refused := _of_files(error)) is not None:
+        return refused
     return LocaldiffError(
         f"unexpected {type(error).__name__}: {without_password(str(error))}",
         "this is a bug: please report it with the traceback that `LOCALDIFF_DEBUG=1` shows",
     )
+
+
+def _of_files(error: OSError) -> LocaldiffError | None:
+    """The error to report if the disk or a file's name is at fault; None for any other."""
+    name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
+    if error.errno == errno.ENOSPC:
+        what = "" if name is None else f": `{name}` cannot be written"
+        return ResourceError(f"the disk is full{what}", "free some space, then run the same command again")
+    if error.errno in _LIMITS or name == STDOUT_NAME:
+        what = "a file" if name is None else f"`{name}`"
+        return ResourceError(f"{what} cannot be written: {error.strerror}", "write to another disk, or raise the limit")
+    if isinstance(error, FileNotFoundError) and str(error.strerror).startswith(_NO_TEMPORARY):
+        return UsageError("no folder for temporary files can be written", "`TMPDIR` may name one that can")
+    if error.errno in _REFUSALS and name is not None:
+        return UsageError(f"`{name}` cannot be used: {error.strerror}", "check its name and its permissions")
+    return None
 
 
 def _is_of_triton(error: Exception) -> bool:
