@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 from localdiff.checkpoint_files import CONFIG
 from localdiff.config import is_set
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
-from localdiff.hub.large_file import xet_remedy
+from localdiff.hub.large_file import XET_BUFFERS, XET_BYTES, xet_remedy
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import Repository
 from localdiff.sizes import shown_size
@@ -167,8 +167,7 @@ class Downloads:
                 stdout=subprocess.PIPE,
                 stderr=None if is_set("LOCALDIFF_DEBUG") else subprocess.DEVNULL,
                 encoding="utf-8",
-                env=os.environ
-                | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "HF_HUB_DISABLE_TELEMETRY": "1"},
+                env=worker_environment(),
                 # Ctrl-C is for this process, which decides what happens to the worker.
                 start_new_session=True,
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
@@ -205,6 +204,18 @@ class Downloads:
                 raise _error(*report["error"])
         process.wait()
         raise _ended_early()
+
+
+def worker_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables of a process that fetches; the user's own limits of `hf_xet` stay in force."""
+    limits = {} if is_set("HF_XET_HIGH_PERFORMANCE", env) else XET_BUFFERS
+    path = os.pathsep.join(path for path in sys.path if path)
+    return {**limits, **env, "PYTHONPATH": path, "HF_HUB_DISABLE_TELEMETRY": "1"}
+
+
+def fetching_bytes(workers: int) -> int:
+    """Memory that processes take which fetch large files; through plain HTTP, next to none."""
+    return workers * XET_BYTES if workers and xet_remedy() is None else 0
 
 
 def require_transferable(repository: Repository, names: Iterable[str]) -> None:

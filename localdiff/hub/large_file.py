@@ -31,6 +31,14 @@ _log = logging.getLogger(__name__)
 
 STALLED = 120.0
 """Seconds without a byte from `hf_xet` after which plain HTTP takes over: some versions have waited for ever."""
+XET_BUFFERS = {
+    "HF_XET_RECONSTRUCTION_DOWNLOAD_BUFFER_SIZE": "400mb",
+    "HF_XET_RECONSTRUCTION_DOWNLOAD_BUFFER_PERFILE_SIZE": "100mb",
+}
+"""Variables that limit what `hf_xet` holds of a file in memory until its turn comes to be written. By default that is a
+share of all memory, which fills where the line is faster than the disk; each process that fetches would hold it."""
+XET_BYTES = 800_000_000
+"""Memory of a process that fetches through `hf_xet` with these limits."""
 
 
 def xet_remedy() -> str | None:

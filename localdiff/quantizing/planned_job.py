@@ -15,7 +15,7 @@ from localdiff import __version__, paths
 from localdiff.checkpoints.verification_record import recorded_damage
 from localdiff.checkpoints.weight_hashes import Show
 from localdiff.hub.cache import unfinished_file
-from localdiff.hub.downloads import require_transferable
+from localdiff.hub.downloads import WORKERS, fetching_bytes, require_transferable
 from localdiff.hub.problems import UnreachableError
 from localdiff.machine.disk_space import Mount, freed_by, mounts
 from localdiff.machine.host_memory import host_memory
@@ -125,6 +125,11 @@ class PlannedJob:
         return {file.name: file.missing for file in files if file.local_path is None and not file.is_stored}
 
     @property
+    def _fetchers(self) -> int:
+        """Processes that fetch: one if each file is deleted before the next one arrives."""
+        return min(len(self.to_fetch), 1 if self.streams else WORKERS)
+
+    @property
     def scratch(self) -> Path:
         """Folder of files that are deleted once read."""
         return partial_directory(self.target) / SCRATCH
@@ -157,7 +162,9 @@ class PlannedJob:
         commit = f" @ {self.origin.revision[:8]}" if self.origin.revision else ""
         title = self.origin.reference + commit
         return replace(
-            _summary_without_files(title, self.plan, self.target, self.origin.config, self.encoder),
+            _summary_without_files(
+                title, self.plan, self.target, self.origin.config, self.encoder, fetchers=self._fetchers
+            ),
             download=self._download(),
             mounts=self.mounts,
             finished=len(self.plan.shards) - len(self.unfinished),
@@ -211,7 +218,7 @@ def offline_summary(
     place = partial_directory(request.target) / SCRATCH if streams else paths.hub_cache_dir()
     cache = [] if streams else [(place, plan.source_bytes)]
     return replace(
-        _summary_without_files(request.model, plan, request.target, {}, encoder),
+        _summary_without_files(request.model, plan, request.target, {}, encoder, fetchers=1 if streams else WORKERS),
         download=Download(
             files=0,
             nbytes=plan.source_bytes,
@@ -230,7 +237,7 @@ def offline_summary(
 
 
 def _summary_without_files(
-    title: str, plan: Plan, output: Path, config: Mapping[str, object], encoder: Encoder
+    title: str, plan: Plan, output: Path, config: Mapping[str, object], encoder: Encoder, *, fetchers: int
 ) -> PlanSummary:
     """What a summary says of the result and of this machine, wherever the weights are."""
     gpu = gpu_to_run_on(plan, config, encoder)
@@ -238,7 +245,7 @@ def _summary_without_files(
         title=title,
         plan=plan,
         output=output,
-        working=_PROCESS_BYTES + working_bytes(available_workers(encoder.device)),
+        working=_PROCESS_BYTES + working_bytes(available_workers(encoder.device)) + fetching_bytes(fetchers),
         device=encoder_words(encoder),
         accounts=accounts(plan, config),
         gpu=gpu,

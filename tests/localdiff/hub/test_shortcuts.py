@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from huggingface_hub.utils._xet_progress_reporting import XetDownloadProgressRep
 from localdiff.errors import WeightsError
 from localdiff.hub import large_file, worker
 from localdiff.hub.cache import linked_sha256, unfinished_file
-from localdiff.hub.downloads import Downloads
+from localdiff.hub.downloads import Downloads, worker_environment
 from localdiff.hub.listing import look_up
 from localdiff.hub.worker import progress_bar
 from tests.fakes.download_log import DownloadLog
@@ -109,6 +110,22 @@ def test_what_comes_through_hf_xet_goes_on_too(server: Hub, tmp_path: Path, left
     assert linked_sha256(fetched(log)) == SHA256
     assert server.fetched() == [], "not by plain HTTP"
     assert (log.bytes[NAME][0], log.bytes[NAME][-1]) == (0, len(CONTENT) - left)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "nbytes"),
+    [("HOME", "/", 400_000_000), (next(iter(large_file.XET_BUFFERS)), "2gb", 2_000_000_000)],
+    ids=["our limit", "the user's"],
+)
+def test_hf_xet_holds_little_of_a_file_in_memory(variable: str, value: str, nbytes: int) -> None:
+    pytest.importorskip("hf_xet")
+    asks = "import hf_xet; print(hf_xet.XetConfig().get('reconstruction.download_buffer_size'))"
+    env = worker_environment({variable: value})
+    assert int(subprocess.run([sys.executable, "-c", asks], env=env, capture_output=True, check=True).stdout) == nbytes
+
+
+def test_who_wants_hf_xet_to_be_fast_at_any_cost_gets_that() -> None:
+    assert not worker_environment({"HF_XET_HIGH_PERFORMANCE": "1"}).keys() & large_file.XET_BUFFERS
 
 
 @pytest.mark.parametrize("source", CHANGED.values(), ids=CHANGED)

@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from localdiff.errors import WeightsError
+from localdiff.hub import downloads
 from localdiff.hub.cache import folder_of, unfinished_file
 from localdiff.hub.downloads import Downloads
+from localdiff.hub.large_file import XET_BYTES
 from localdiff.quantizing.origin import Origin, find_origin
 from localdiff.quantizing.planned_job import PlannedJob
 from localdiff.quantizing.weight_fetcher import WeightFetcher
@@ -173,6 +175,19 @@ def test_a_file_without_a_hash_is_damaged_where_it_has_another_size(server: Hub)
     assert raised.value.hint == f"delete `{cached.resolve()}`, then run the same command again"
 
 
+def planned(origin: Origin, folder: Path, *, streams: bool) -> PlannedJob:
+    return PlannedJob(
+        origin=origin,
+        plan=make_plan(RECIPE, origin.files),
+        target=folder / "out",
+        streams=streams,
+        force=False,
+        damaged={},
+        encoder=Encoder(requested="cpu", device=torch.device("cpu"), gpu=None, further=()),
+        show=lambda done, total: None,
+    )
+
+
 @pytest.mark.parametrize(("streams", "here"), [(False, 1000), (True, 0)])
 def test_what_the_cache_has_of_an_unfinished_file_is_not_to_fetch(
     server: Hub, tmp_path: Path, streams: bool, here: int
@@ -182,17 +197,18 @@ def test_what_the_cache_has_of_an_unfinished_file_is_not_to_fetch(
     part.parent.mkdir(parents=True)
     part.write_bytes(content[:1000])
     origin = find_origin("owner/small", RECIPE)
-    planned = PlannedJob(
-        origin=origin,
-        plan=make_plan(RECIPE, origin.files),
-        target=tmp_path / "out",
-        streams=streams,
-        force=False,
-        damaged={},
-        encoder=Encoder(requested="cpu", device=torch.device("cpu"), gpu=None, further=()),
-        show=lambda done, total: None,
-    )
-    assert planned.to_fetch[FIRST] == len(content) - here
+    assert planned(origin, tmp_path, streams=streams).to_fetch[FIRST] == len(content) - here
+
+
+@pytest.mark.parametrize(("streams", "processes"), [(False, 2), (True, 1)])
+def test_the_plan_counts_the_memory_of_downloads(
+    server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, streams: bool, processes: int
+) -> None:
+    job = planned(find_origin("owner/small", RECIPE), tmp_path, streams=streams)
+    monkeypatch.setattr(downloads, "xet_remedy", lambda: "`pip install hf-xet`")
+    without = job.summary().working
+    monkeypatch.setattr(downloads, "xet_remedy", lambda: None)
+    assert job.summary().working - without == processes * XET_BYTES
 
 
 def test_a_file_that_is_gone_meanwhile_is_an_error_and_no_bug(server: Hub) -> None:
