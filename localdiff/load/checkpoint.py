@@ -26,7 +26,7 @@ from localdiff.errors import WeightsError
 from quant import MANIFEST_FILE
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import SourceError
-from quant.files.source import INDEX_FILE, SINGLE_FILE, entry_file, parse_index
+from quant.files.source import INDEX_FILE, PULL, SINGLE_FILE, entry_file, is_pointer, parse_index
 
 _INCOMPLETE = "download the checkpoint again, or point to a complete copy"
 _REBUILT = "the `localdiff quantize` that made it rebuilds what is damaged, from the same source"
@@ -146,6 +146,8 @@ class Checkpoint:
         require_readable(path)
         require_utf8(path, "rename the folder, or give a path relative to it")
         try:
+            if is_pointer(path):
+                raise WeightsError(f"`{path}` is only a pointer of Git LFS to the weights", PULL)
             handle: Any = safe_open(path, framework="pt", device="cpu")
         except (SafetensorError, OSError) as error:
             raise WeightsError(f"the weight file `{path}` is damaged or cut short ({error})", self.remedy) from error

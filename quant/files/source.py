@@ -28,6 +28,8 @@ _IN_NO_NAME = re.compile(r"[/\\:\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MAX_NAME = 255
 """Most bytes in a file name on common file systems; for a longer name they do not report a missing file."""
 HINT = "download the weights again, or point to a complete copy"
+PULL = "`git lfs pull` in its folder fetches the file itself"
+_POINTER = b"version https://git-lfs."
 _ORIGINAL = "use the original weights (BF16, F16 or F32)"
 
 
@@ -174,9 +176,21 @@ def described_file(path: Path) -> SourceFile:
         OSError: it cannot be read.
     """
     name, nbytes = path.name, path.stat().st_size
+    if is_pointer(path):
+        raise SourceError(f"`{path}` is only a pointer of Git LFS to the weights", PULL)
     with path.open("rb") as file:
         start = read_start(name, file.read)
     return SourceFile(name=name, nbytes=nbytes, sha256=None, tensors=parse_header(name, start, nbytes))
+
+
+def is_pointer(path: Path) -> bool:
+    """Whether a file is what a clone has in place of a large one where Git LFS is not installed.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(len(_POINTER)) == _POINTER
 
 
 def check_complete(files: Iterable[SourceFile], weight_map: Mapping[str, str], where: str) -> tuple[SourceFile, ...]:

@@ -242,8 +242,16 @@ def test_quantized_weights_are_made_again_and_not_downloaded(single: Path) -> No
 
 
 def test_weights_that_are_no_safetensors_file(single: Path) -> None:
-    (single / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n" * 4)
+    (single / "model.safetensors").write_bytes(b"<!doctype html>\n" * 4)
     assert "damaged or cut short" in refusal(single).message
+
+
+def test_a_clone_without_git_lfs_is_not_damaged(single: Path) -> None:
+    (single / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
+    (single / "quant.json").touch()  # not even a quantized model is to be made again
+    error = refusal(single)
+    assert "is only a pointer of Git LFS" in error.message
+    assert "`git lfs pull`" in (error.hint or "")
 
 
 def test_truncated_shard(sharded: Path) -> None:

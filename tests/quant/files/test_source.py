@@ -215,6 +215,15 @@ def test_no_more_is_read_of_a_header_than_one_can_have(length: int) -> None:
     assert asked == [8]
 
 
+def test_a_clone_without_git_lfs_is_named(directory: Path) -> None:
+    (directory / "model-00003-of-00003.safetensors").write_bytes(
+        b"version https://git-lfs.github.com/spec/v1\nsize 9\n"
+    )
+    with pytest.raises(SourceError, match="model-00003.*pointer of Git LFS") as raised:
+        read_source(directory)
+    assert "`git lfs pull`" in (raised.value.hint or "")
+
+
 def test_a_missing_file_is_named(directory: Path) -> None:
     (directory / "model-00003-of-00003.safetensors").unlink()
     with pytest.raises(SourceError, match="model-00003"):
