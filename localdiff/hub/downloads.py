@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 from localdiff.checkpoint_files import CONFIG
 from localdiff.config import is_set
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
-from localdiff.hub.large_file import XET_BUFFERS, XET_BYTES, xet_remedy
+from localdiff.hub.large_file import XET_BYTES, XET_LIMITS, xet_remedy
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import Repository
 from localdiff.sizes import shown_size
@@ -208,7 +208,7 @@ class Downloads:
 
 def worker_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables of a process that fetches; the user's own limits of `hf_xet` stay in force."""
-    limits = {} if is_set("HF_XET_HIGH_PERFORMANCE", env) else XET_BUFFERS
+    limits = {} if is_set("HF_XET_HIGH_PERFORMANCE", env) else XET_LIMITS
     path = os.pathsep.join(path for path in sys.path if path)
     return {**limits, **env, "PYTHONPATH": path, "HF_HUB_DISABLE_TELEMETRY": "1"}
 

@@ -31,12 +31,15 @@ _log = logging.getLogger(__name__)
 
 STALLED = 120.0
 """Seconds without a byte from `hf_xet` after which plain HTTP takes over: some versions have waited for ever."""
-XET_BUFFERS = {
+XET_LIMITS = {
     "HF_XET_RECONSTRUCTION_DOWNLOAD_BUFFER_SIZE": "400mb",
     "HF_XET_RECONSTRUCTION_DOWNLOAD_BUFFER_PERFILE_SIZE": "100mb",
+    "HF_XET_CLIENT_AC_INITIAL_DOWNLOAD_CONCURRENCY": "1",
 }
-"""Variables that limit what `hf_xet` holds of a file in memory until its turn comes to be written. By default that is a
-share of all memory, which fills where the line is faster than the disk; each process that fetches would hold it."""
+"""Variables of `hf_xet`. Two limit what it holds of a file in memory until that can be written: by default a share of all
+memory, which fills where the line is faster than the disk; each process that fetches would hold as much. The last one
+is about slow lines. A file arrives in pieces of up to 64 MB; by default it begins with four at once, none of which is
+whole within `STALLED` where the process gets 2 MB/s. It fetches more at once as soon as the line allows."""
 XET_BYTES = 800_000_000
 """Memory of a process that fetches through `hf_xet` with these limits."""
 

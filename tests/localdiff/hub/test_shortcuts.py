@@ -113,19 +113,23 @@ def test_what_comes_through_hf_xet_goes_on_too(server: Hub, tmp_path: Path, left
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "nbytes"),
-    [("HOME", "/", 400_000_000), (next(iter(large_file.XET_BUFFERS)), "2gb", 2_000_000_000)],
-    ids=["our limit", "the user's"],
+    ("variable", "value", "found"),
+    [("HOME", "/", "400000000 1"), (next(iter(large_file.XET_LIMITS)), "2gb", "2000000000 1")],
+    ids=["our limits", "the user's"],
 )
-def test_hf_xet_holds_little_of_a_file_in_memory(variable: str, value: str, nbytes: int) -> None:
+def test_hf_xet_holds_little_of_a_file_in_memory_and_begins_with_one_piece(
+    variable: str, value: str, found: str
+) -> None:
     pytest.importorskip("hf_xet")
-    asks = "import hf_xet; print(hf_xet.XetConfig().get('reconstruction.download_buffer_size'))"
+    names = "reconstruction.download_buffer_size", "client.ac_initial_download_concurrency"
+    asks = f"import hf_xet; print(*map(hf_xet.XetConfig().get, {names}))"
     env = worker_environment({variable: value})
-    assert int(subprocess.run([sys.executable, "-c", asks], env=env, capture_output=True, check=True).stdout) == nbytes
+    answer = subprocess.run([sys.executable, "-c", asks], env=env, capture_output=True, check=True, text=True).stdout
+    assert answer == f"{found}\n"
 
 
 def test_who_wants_hf_xet_to_be_fast_at_any_cost_gets_that() -> None:
-    assert not worker_environment({"HF_XET_HIGH_PERFORMANCE": "1"}).keys() & large_file.XET_BUFFERS
+    assert not worker_environment({"HF_XET_HIGH_PERFORMANCE": "1"}).keys() & large_file.XET_LIMITS
 
 
 @pytest.mark.parametrize("source", CHANGED.values(), ids=CHANGED)
