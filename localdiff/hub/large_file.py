@@ -36,10 +36,10 @@ XET_LIMITS = {
     "HF_XET_RECONSTRUCTION_DOWNLOAD_BUFFER_PERFILE_SIZE": "100mb",
     "HF_XET_CLIENT_AC_INITIAL_DOWNLOAD_CONCURRENCY": "1",
 }
-"""Variables of `hf_xet`. Two limit what it holds of a file in memory until that can be written: by default a share of all
-memory, which fills where the line is faster than the disk; each process that fetches would hold as much. The last one
-is about slow lines. A file arrives in pieces of up to 64 MB; by default it begins with four at once, none of which is
-whole within `STALLED` where the process gets 2 MB/s. It fetches more at once as soon as the line allows."""
+"""Variables of `hf_xet`. Two limit what it holds of a file in memory until that can be written: by default a share of
+all memory, which fills where the line is faster than the disk; each process that fetches would hold as much. The last
+one is about slow lines. A file arrives in pieces of up to 64 MB; by default it begins with four at once, none of which
+is whole within `STALLED` where the process gets 2 MB/s. It fetches more at once as soon as the line allows."""
 XET_BYTES = 800_000_000
 """Memory of a process that fetches through `hf_xet` with these limits."""
 
