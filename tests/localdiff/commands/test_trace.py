@@ -521,6 +521,6 @@ def test_the_demo_model_is_recorded_checked_and_run_again(cli: Cli, tmp_path: Pa
     assert trace.header.record_top_k == 3
     assert all(len(row) == 3 for row in trace.blocks[0].steps[0].top_ids)
     assert trace.text() == result.stdout
-    again = cli("trace", "check", str(file), "--rerun")
+    again = cli("trace", "check", str(file), "--rerun", "-q")  # where it takes a second, it tells
     assert (again.code, again.stderr) == (0, "")
     assert again.stdout.endswith(f"every value of {len(trace.events)} events is the same\n")
