@@ -14,6 +14,7 @@ statistics of logits.
     attention, soft_embedding, logits    do the same for the other kernels
     calls                                what these share: functions of the library, called in several threads
     support                              whether the kernels run here, by trying them
+    correctness                          whether they then compute what they should
 
 The weights stay as they are stored, and mapped from their files; nothing is converted when a model is loaded.
 Activations are rounded to int8 with one scale per row and group of 64, nf4's levels to steps of 1/127.

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quant.cpu.native.attention import KeysValues, NativeAttention
-from quant.cpu.native.support import attended, is_attention_correct
+from quant.cpu.native.correctness import attended, is_attention_correct
 from tests.fakes.threads import torch_threads
 from tests.models.native import needs_native
 

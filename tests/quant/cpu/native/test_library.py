@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quant.codecs.codec import GROUP, Encoded
+from quant.cpu.native.correctness import decoded, random_weights, rounded
 from quant.cpu.native.library import GROUP_BYTES, NativeLibrary
-from quant.cpu.native.support import decoded, random_weights, rounded
 from tests.fakes.threads import torch_threads
 from tests.models.native import needs_native
 

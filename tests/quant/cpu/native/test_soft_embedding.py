@@ -10,9 +10,9 @@ from torch import Tensor
 
 from quant.codecs.codec import GROUP, Encoded
 from quant.cpu.native import soft_embedding as module
+from quant.cpu.native.correctness import decoded, random_weights
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.soft_embedding import NativeSoftEmbedding
-from quant.cpu.native.support import decoded, random_weights
 from tests.fakes.threads import torch_threads
 from tests.models.native import needs_native
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from quant.codecs import CODECS
-from quant.cpu.native import build, support
+from quant.cpu.native import build, correctness, support
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import native_library
 from quant.cpu.switches import CPU_NATIVE
@@ -250,7 +250,7 @@ def test_wrong_numbers_are_noticed(
 @needs_native
 @pytest.mark.parametrize("wrong", CODECS)
 def test_both_formats_are_tried(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(support, "are_products_correct", lambda _, codec: codec != wrong)
+    monkeypatch.setattr(correctness, "are_products_correct", lambda _, codec: codec != wrong)
     assert unsupported().reason == "the native kernel computes wrong numbers here"
 
 
@@ -284,7 +284,7 @@ def test_what_is_rounded_costs_what_the_page_says() -> None:
     generator = torch.Generator().manual_seed(0)
     weights, x = torch.randn(1, 512, 2816, generator=generator), torch.randn(512, 2816, generator=generator)
     encoded = CODECS["nf4"].encode(weights)
-    stored, taken = CODECS["nf4"].decode(encoded), support.decoded("nf4", encoded)
+    stored, taken = CODECS["nf4"].decode(encoded), correctness.decoded("nf4", encoded)
     errors = [float((found - weights).norm() / weights.norm()) for found in (stored, taken)]
     assert [round(100 * error, 2) for error in errors] == [8.31, 8.33]
-    assert round(100 * float((support.rounded(x) - x).norm() / x.norm()), 1) == 0.6
+    assert round(100 * float((correctness.rounded(x) - x).norm() / x.norm()), 1) == 0.6
