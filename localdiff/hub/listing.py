@@ -155,12 +155,16 @@ def _size_and_sha256(reference: str, commit: str, file: RepoSibling, here: Path 
     """
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
 
-    size = file.lfs.size if file.size is None and file.lfs else file.size
-    sha256 = (_hash(file.lfs.sha256) if file.lfs else None) or (linked_sha256(here) if here else None)
+    size, sha256 = file.size, None
+    if file.lfs:
+        size, sha256 = file.lfs.size if size is None else size, _hash(file.lfs.sha256)
+    if here is not None:
+        sha256 = sha256 or linked_sha256(here)
     if size is None or (sha256 is None and here is None and file.rfilename.endswith(".safetensors")):
         asked = get_hf_file_metadata(hf_hub_url(reference, file.rfilename, revision=commit), timeout=TIMEOUT)
         size = asked.size if size is None else size
-        sha256 = asked.etag if sha256 is None and asked.etag and is_sha256(asked.etag) else sha256
+        if sha256 is None and asked.etag and is_sha256(asked.etag):
+            sha256 = asked.etag
     if type(size) is not int or size < 0:  # nor a bool, which is an int
         raise WeightsError(f"what answers at {shown(constants.ENDPOINT)} does not say how large `{file.rfilename}` is")
     return size, sha256
