@@ -31,6 +31,9 @@ _log = logging.getLogger(__name__)
 
 STALLED = 120.0
 """Seconds without a byte from `hf_xet` after which plain HTTP takes over: some versions have waited for ever."""
+_silent = threading.Event()
+"""Set once `hf_xet` stalled before it had brought anything of a file, as behind a firewall that drops what is sent to
+its servers: this process asks it for no further file, since each would be waited for in vain."""
 XET_LIMITS = {
     "HF_XET_RECONSTRUCTION_DOWNLOAD_BUFFER_SIZE": "400mb",
     "HF_XET_RECONSTRUCTION_DOWNLOAD_BUFFER_PERFILE_SIZE": "100mb",
@@ -149,7 +152,7 @@ class LargeFile:
         if size_of(unfinished) > self.nbytes:
             unfinished.unlink()
         with unfinished.open("ab") as file, self.bar(total=self.nbytes, initial=file.tell()) as bar:
-            if file.tell() < self.nbytes and xet_remedy() is None:
+            if file.tell() < self.nbytes and xet_remedy() is None and not _silent.is_set():
                 for piece in self._streamed(asked, file.tell()):
                     file.write(piece)
                     bar.update(len(piece))
@@ -161,6 +164,7 @@ class LargeFile:
         if (xet := getattr(asked, "xet_file_data", None)) is None:
             return
         arriving: queue.Queue[bytes | BaseException] = queue.Queue(1)
+        first = start
         try:
             from hf_xet import XetSession  # type: ignore[import-untyped]
 
@@ -177,6 +181,8 @@ class LargeFile:
             stalled = isinstance(error, queue.Empty)
             reason = f"nothing came for {STALLED:.0f} s" if stalled else repr(error.__cause__ or error)
             _log.info("`hf_xet` failed (%s): `%s` comes by plain HTTP", reason, self.name)
+            if stalled and start == first:
+                _silent.set()
             if stalled:  # it would still take its share of a slow line
                 threading.Thread(target=session.sigint_abort, daemon=True).start()
 
