@@ -17,7 +17,7 @@ from localdiff.chat.clipboard import last_code, osc52, write_copy
 from localdiff.chat.files import matched, read_attachment, split_paths
 from localdiff.chat.help import help_page
 from localdiff.chat.reply_runner import next_seed
-from localdiff.chat.session import Attachment, Session, stamp
+from localdiff.chat.session import Attachment, Session, Turn, stamp
 from localdiff.chat.slash import BY_WORD
 from localdiff.chat.state import ChatState, PendingMessage, turn_of
 from localdiff.errors import ResourceError, UsageError
@@ -52,17 +52,19 @@ def retry(state: ChatState, argument: str) -> PendingMessage:
         seed = _whole("retry", argument, minimum=0, maximum=MAX_SEED)
     if seed is not None:
         state.say(f"seed {seed}")
-    return replace(last, seed=seed)
+    return replace(last, seed=seed, continues=None)
 
 
 def continue_(state: ChatState, argument: str) -> PendingMessage:
     """Let the model go on with the last reply, unless the model ended it."""
     message, latest = _last(state), state.runner.latest
+    begun = message.continues  # if it was to be continued, and that run did not begin
     if state.unanswered is not None and latest is not None and latest.ids:
         begun = turn_of(message, latest)  # such as a thought that took all tokens
-    elif message.replaces:
+    elif begun is None and message.replaces:
         begun = state.session.turns[-1]
-    else:
+        message = _message_of(begun)  # not what it was changed to since, without an answer
+    if begun is None:
         raise UsageError("the last message has no answer to go on with", "`/retry` sends it again")
     if begun.reason == "end_of_turn":
         raise UsageError("the last answer is complete", "`/retry` gives another one")
@@ -77,7 +79,7 @@ def edit(state: ChatState, argument: str) -> PendingMessage | None:
         state.say("Nothing was changed.")
         return None
     state.say(f"sent: {session_text.excerpt(text, 70)}", DIM)
-    return replace(last, text=text, seed=None)
+    return replace(last, text=text, seed=None, continues=None)
 
 
 def undo(state: ChatState, argument: str) -> None:
@@ -328,12 +330,16 @@ ACTIONS: Mapping[str, Callable[[ChatState, str], PendingMessage | None]] = {
 
 
 def _last(state: ChatState) -> PendingMessage:
-    """The last message: the unanswered one, or the last turn's, whose answer the new one replaces."""
+    """The last message: the unanswered one, or the last turn's."""
     if state.unanswered is not None:
         return state.unanswered
     if not state.session.turns:
         raise UsageError("there is no message yet")
-    turn = state.session.turns[-1]
+    return _message_of(state.session.turns[-1])
+
+
+def _message_of(turn: Turn) -> PendingMessage:
+    """The message of the last turn, whose answer the new one replaces."""
     return PendingMessage(text=turn.text, files=turn.files, replaces=1)
 
 

@@ -205,7 +205,7 @@ class ChatState:
             messages.append(begun.reply())
         options = self.options if message.seed is None else replace(self.options, seed=message.seed)
         is_answered = begun is not None and begun in self.session.turns
-        self.unanswered, self.refused = None if is_answered else replace(message, continues=None), False
+        self.unanswered, self.refused = None if is_answered else message, False
         reply: Reply | None = None
         try:
             reply = self.runner.run(messages, options, self.settings.display, begun=begun)
@@ -254,7 +254,8 @@ class ChatState:
             self.last_run = LastRun(messages, options, self.runner.events)
         if reply is None or not reply.is_kept:
             # A thought that was cut is likely to be continued, and a command is typed on an empty line.
-            if not message.replaces and not self.refused and (reply is None or reply.reason != "length"):
+            goes_on = message.continues is not None or (reply is not None and reply.reason == "length")
+            if not message.replaces and not self.refused and not goes_on:
                 self.line = message.text
             return None
         self.session.turns[kept_turns:] = [turn_of(message, reply)]

@@ -11,6 +11,7 @@ import pytest
 
 from localdiff.chat.settings import DisplaySettings
 from localdiff.chat.slash import COMMANDS
+from localdiff.chat.state import ChatState
 from localdiff.errors import ContextError, ResourceError
 from localdiff.events import FinishReason
 from localdiff.options import MAX_SEED, GenerateOptions
@@ -452,6 +453,25 @@ def test_an_answer_that_cannot_be_continued_stays(room: Room, error: Exception) 
     shown = room("Hi", "/continue", "/continue", "/retry", display=QUIET)
     assert f"error: {error}\n" in shown and "shorten" not in shown
     assert room.asked[1:] == [["Hi", CUT.blocks[0].text]] * 2 + [["Hi"]]
+
+
+@pytest.mark.parametrize("error", [ResourceError("no"), ContextError("full", "raise `--context`")], ids=["no", "full"])
+def test_a_thought_that_cannot_be_continued_stays(room: Room, error: Exception) -> None:
+    thought = Said(blocks=(Block(thought="Hm."),), reason="length")
+    room.model = ScriptedChatModel(replies=[thought, Said(blocks=(), error=error), said("Yes."), said("No.")])
+    shown = room("Hi", "/continue", "/set context 9000", "/continue", "/retry", display=QUIET)
+    assert f"error: {error}\n" in shown and ">>> /continue\nYes.\n>>> /retry\nseed 8\nNo.\n" in shown
+    begun = [{"role": "assistant", "content": "", "ids": [*thought.blocks[0].ids]}]
+    assert [messages[1:] for messages, _ in room.model.calls] == [[], begun, begun, []]
+
+
+def test_an_answer_is_continued_under_its_own_message_and_not_under_what_that_was_changed_to(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChatState, "edited", lambda _, text: f"{text}!")
+    room.model = ScriptedChatModel(replies=[CUT, Said(blocks=(), error=ResourceError("no")), said("o.")])
+    room("Hi", "/edit", "/continue", "And?", display=QUIET)
+    assert room.asked[1:] == [["Hi!"], ["Hi", CUT.blocks[0].text], ["Hi", "One.\n\nTwo.", "And?"]]
 
 
 def test_a_message_that_does_not_fit_comes_back(room: Room) -> None:
