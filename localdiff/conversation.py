@@ -118,12 +118,13 @@ class Conversation:
         """The ids of a reply that is continued: its own, thoughts included, unless they are another tokenizer's."""
         if begun is None:
             return []
-        tokenizer, text = self.engine.tokenizer, begun["content"]
+        tokenizer, content = self.engine.tokenizer, begun["content"]
+        text = content if isinstance(content, str) else "".join(part["text"] for part in content)
         own = _own_ids(begun, self.engine.model.config.vocab_size) or ()
         decoder = ReplyDecoder(tokenizer, tool_calls=options.tool_calls, prompt=prompt)
         pieces = (*decoder.push(own), *decoder.finish())
         answer = "".join(piece for channel, piece in pieces if channel == "answer")
-        return tokenizer.encode_literal(text) if isinstance(text, str) and text != answer else list(own)
+        return list(own) if text == answer else tokenizer.encode_literal(text)
 
 
 def _parted(

@@ -290,9 +290,11 @@ def answer_of(events: Sequence[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextCommitted) and event.channel == "answer")
 
 
-def test_a_reply_of_another_tokenizer_is_continued_from_its_text(chat: Dialogue) -> None:
+@pytest.mark.parametrize("ids", [[300, 301, 302], []], ids=str)
+@pytest.mark.parametrize("content", ["the model", [{"type": "text", "text": word} for word in ("the", " model")]])
+def test_a_reply_of_another_tokenizer_is_continued_from_its_text(chat: Dialogue, content: Any, ids: list[int]) -> None:
     asked = [{"role": "user", "content": "hi"}]
-    begun = {"role": "assistant", "content": "the model", "ids": [300, 301, 302]}
+    begun = {"role": "assistant", "content": content, "ids": ids}
     ids = chat.conversation.prompt_ids([*asked, begun], OPTIONS)
     assert ids == chat.rendered(asked) + chat.engine.tokenizer.encode_literal("the model")
 
