@@ -22,8 +22,9 @@ from quant.cuda.timed import Product, tile_of_product
 from quant.dtypes import short_name
 from quant.modules.embedding import QuantEmbedding, probabilities
 
-IDS = 64
-"""Ids per loop iteration of a program."""
+IDS = {2: 64, 4: 16}
+"""Itemsize of the compute type → ids per loop iteration of a program. In fp32, which no tensor core multiplies, 64 ids
+would spill 3 KB of each thread's registers on an RTX GPU, for which its driver would reserve some 500 MB."""
 SHARES = 11
 """Parts of the vocabulary, each summed in fp32 by programs of its own: 484 programs for 256 rows at the released width.
 
@@ -32,7 +33,8 @@ rounds on an RTX 3090's 82, four on a 4090's 128, three on a 5090's 170 and two 
 full. The account of memory (`localdiff.memory_account`) counts their sums, which a captured step keeps.
 """
 MAX_REGISTERS: dict[MmaKind, int] = {"wgmma": 128}
-"""Most registers per thread of the soft embedding: with a few more, a multiprocessor holds one program, not two."""
+"""Most registers per thread of the soft embedding in 16 bits: with a few more, a multiprocessor holds one program, not
+two. In fp32 they would not be enough."""
 MAX_SUMS = 64
 """Most sums per thread for which these registers are enough."""
 TILES = {
@@ -86,15 +88,16 @@ class CudaEmbedding(QuantEmbedding):
 
         rows, vocab_size = probs.shape
         probs = probs if probs.stride(1) == 1 else probs.contiguous()
-        width = self.weight.shape[1]
+        width, itemsize = self.weight.shape[1], self.dtype.itemsize
         codes, scales = self.weight.codes[ids], self.weight.scales[ids]
         product = Product(
             kind="soft", weights="w8a16", dtype=short_name(self.dtype), rows=rows, columns=width, inputs=vocab_size
         )
-        tile = tile_of_product(product, probs.device, tile_of(rows, width, TILES[self.dtype.itemsize]))
+        tile = tile_of_product(product, probs.device, tile_of(rows, width, TILES[itemsize]))
         groups = tile.columns // GROUP
         scales = scales if groups == 1 else scales.view(torch.int32)
-        share = -(-vocab_size // (SHARES * IDS)) * IDS
+        at_a_time = IDS[itemsize]
+        share = -(-vocab_size // (SHARES * at_a_time)) * at_a_time
         shares = -(-vocab_size // share)
         partial = torch.empty(shares, rows, width, dtype=torch.float32, device=probs.device)
         if rows:
@@ -111,14 +114,14 @@ class CudaEmbedding(QuantEmbedding):
                     share,
                     ROWS=tile.rows,
                     GROUPS=groups,
-                    IDS=IDS,
-                    EVEN=vocab_size % IDS == 0,
+                    IDS=at_a_time,
+                    EVEN=vocab_size % at_a_time == 0,
                     PACK=0 if is_interpreted(soft_kernel) else 4,
                     DECODE_ONCE=tiles.mma_kind(probs.device) == "mma.sync",
                     num_warps=tile.warps,
                     num_stages=tile.stages,
                     enable_fp_fusion=True,
-                    maxnreg=_max_registers(tile, tiles.mma_kind(probs.device)),
+                    maxnreg=_max_registers(tile, tiles.mma_kind(probs.device)) if itemsize == 2 else None,
                 )
         return partial.sum(dim=0)
 

@@ -34,13 +34,14 @@ from localdiff.model.layer_ops import set_layer_ops
 from localdiff.model.projections import fuse_projections
 from quant.codecs import CODECS
 from quant.cuda import choice, layout, tiles
+from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.launch_arguments import levels
 from quant.cuda.linear import Weight
 from quant.cuda.rows import quantize_groups
 from quant.cuda.soft import SparseSoft
 from quant.cuda.switches import is_plain
 from quant.cuda.tiles import MmaKind
-from quant.modules import QuantTensor, RoutedExperts, swap_modules
+from quant.modules import QuantEmbedding, QuantTensor, RoutedExperts, swap_modules
 from quant.recipe import recipe_named
 from tests.gpu.graphs import launched_through
 
@@ -286,6 +287,7 @@ def launched(
             if recipe != "bf16":
                 take_step(network, 0, sampled=False, sparse=True)
         _try_kernels()
+        _condition_in_fp32()
         network = on_card(config, "bf16", {})
         for layer in network.layers:
             layer.experts = Unfused()
@@ -303,6 +305,14 @@ def _try_kernels() -> None:
         for codec in ("nf4", "int8"):
             weight = QuantTensor(CODECS[codec], (64, 64))
             Weight.of(weight, "a16").times(torch.eye(64, dtype=torch.bfloat16))
+
+
+def _condition_in_fp32() -> None:
+    """The soft embedding of a model in fp32, which takes more registers than its other kernels."""
+    config = released_config()
+    with torch.device(NOWHERE):
+        embedding = QuantEmbedding(CODECS["int8"], config.vocab_size, config.hidden_size, torch.float32)
+        CudaEmbedding(embedding).mean(torch.empty(config.canvas_length, config.vocab_size))
 
 
 def _run(network: DiffusionGemma, sms: int) -> None:
