@@ -37,6 +37,7 @@ def environment() -> ImmutableSandboxedEnvironment:
     )
     sandbox.filters["tojson"] = _to_json
     sandbox.globals["raise_exception"] = _refuse
+    sandbox.globals["dict"] = _Dict()
     return sandbox
 
 
@@ -66,6 +67,16 @@ class GenerationTag(Extension):
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.Scope(body, lineno=line)
+
+
+class _Dict:
+    """A template's `dict`: it only makes mappings. Jinja's sandbox lets `dict.update(message, …)` of the real one pass."""
+
+    def __call__(self, *arguments: Any, **entries: Any) -> dict[Any, Any]:
+        return dict(*arguments, **entries)
+
+    def fromkeys(self, *arguments: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*arguments)
 
 
 def _refuse(message: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from jinja2.exceptions import SecurityError
+from jinja2.exceptions import SecurityError, UndefinedError
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from localdiff.text import sandbox
@@ -28,6 +28,14 @@ REACHES_OUT = {
 def test_what_a_template_has_no_business_with_is_refused(source: str) -> None:
     with pytest.raises(SecurityError):
         render(source, items=[])
+
+
+@pytest.mark.parametrize("method", ["update(given, a=2)", "pop(given, 'a')", "clear(given)"])
+def test_nothing_given_is_changed_by_way_of_its_type(method: str) -> None:
+    given = {"a": 1}
+    with pytest.raises(UndefinedError):
+        render(f"{{{{ dict.{method} }}}}", given=given)
+    assert given == {"a": 1}
 
 
 def test_there_is_nothing_to_include() -> None:
@@ -74,6 +82,7 @@ HONEST = {
     "{{ [1, 2, 3] | slice(2) | list }} {{ 'a b' | wordwrap(1) }} {{ 'a' | center(5) }} {{ '%02d' % 7 }}"
     "{{ 'a'.ljust(3) }}{{ '{:>3}'.format(1) }}",
     "tests": "{{ missing is defined }} {{ none is none }} {{ {} is mapping }} {{ 'x' is string }} {{ [] is sequence }}",
+    "dict": "{{ dict(a=1, b=2) }} {{ dict([('a', 1)], b=2) }} {{ dict({'a': 1}).a }} {{ dict.fromkeys([1]) }}",
     "dictsort": "{% for k, v in {'b': 1, 'A': 2} | dictsort %}{{ k }}{{ v }}{% endfor %}",
 }  # fmt: skip
 
