@@ -70,7 +70,7 @@ class GenerationTag(Extension):
 
 
 class _Dict:
-    """A template's `dict`: it only makes mappings. Jinja's sandbox lets `dict.update(message, …)` of the real one pass."""
+    """A template's `dict`, which only makes mappings: jinja's sandbox would let `dict.update(message, …)` pass."""
 
     def __call__(self, *arguments: Any, **entries: Any) -> dict[Any, Any]:
         return dict(*arguments, **entries)
