@@ -23,16 +23,16 @@ def remark_on(
         room_hint: what makes room in the context, in words.
     """
     stream = output.stderr
+    added = len(reply.ids) - len(reply.begun) if reply.stats is None else reply.stats.tokens
     if reply.reason == "cancelled":
-        tokens = len(reply.ids) - len(reply.begun) if reply.stats is None else reply.stats.tokens
-        stream.say(stopped(reply.where, tokens if reply.is_kept else 0))
+        stream.say(stopped(reply.where, added if reply.is_kept else 0))
     elif reply.is_empty:
         stream.say("The reply is still empty. `/retry` tries again, `/edit` changes your message.")
     elif not reply.is_kept and reply.stats is not None:
         stream.say("The reply ended before its answer began.")
     elif reply.begun == reply.ids and reply.reason == "end_of_turn":
         stream.say("There was nothing to add to the answer.")
-    if replaces and not reply.is_kept:
+    if replaces and (not reply.is_kept or (reply.reason == "cancelled" and not added)):
         stream.say("The previous answer is kept.")
     if reply.is_kept and reply.unsettled:
         advice = "; `/retry` answers again" if advise else ""

@@ -416,6 +416,14 @@ def test_an_answer_that_the_model_ended_is_not_continued(room: Room) -> None:
     assert len(room.asked) == 1
 
 
+def test_an_answer_stays_if_nothing_is_added_before_ctrl_c(room: Room) -> None:
+    stopped = Said(blocks=(), reason="cancelled")
+    room.model = ScriptedChatModel(replies=[CUT, stopped, Said(blocks=(Block(text="o, th"),), reason="cancelled")])
+    shown = room("Hi", "/continue", "/continue", display=QUIET)
+    nothing = "Stopped while reading the prompt; nothing was kept.\nThe previous answer is kept.\n"
+    assert f">>> /continue\n{nothing}>>> /continue\nTwo, th\nStopped after block 1; kept 5 tokens.\n>>> " in shown
+
+
 def test_an_answer_to_which_nothing_is_added_is_complete_from_then_on(room: Room) -> None:
     """An empty reply is tried again; this one is not empty."""
     room.model = ScriptedChatModel(replies=[CUT, said("")])
