@@ -13,6 +13,7 @@ import logging
 import queue
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 STALLED = 120.0
 """Seconds without a byte from `hf_xet` after which plain HTTP takes over: some versions have waited for ever."""
+_GLANCE = 1.0
+"""Seconds to wait for another process that fetches the same file before a note says so."""
 _silent = threading.Event()
 """Set once `hf_xet` stalled before it had brought anything of a file, as behind a firewall that drops what is sent to
 its servers: this process asks it for no further file, since each would be waited for in vain."""
@@ -110,7 +113,12 @@ class LargeFile:
             # Without symlinks the client keeps files at their final paths, and would copy this one there.
             has_links = are_symlinks_supported(folder.parent)
             place = folder / "blobs" / stored if has_links else Path(seen.local_path)
-            with WeakFileLock(lock):
+            with ExitStack() as stack:
+                try:
+                    stack.enter_context(WeakFileLock(lock, timeout=_GLANCE))
+                except TimeoutError:
+                    _log.warning("another process is fetching `%s`, which may take long: it is waited for", self.name)
+                    stack.enter_context(WeakFileLock(lock))
                 self._fetch(asked, folder / "blobs", place)
         return Path(hf_hub_download(**wanted, **US, tqdm_class=self.bar))
 

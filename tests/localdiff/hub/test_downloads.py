@@ -20,7 +20,7 @@ from typing import Any
 import httpx2
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
-from huggingface_hub.utils import http_backoff
+from huggingface_hub.utils import WeakFileLock, http_backoff
 
 from localdiff import __version__
 from localdiff.errors import LocaldiffError, WeightsError
@@ -294,6 +294,21 @@ def test_a_file_that_was_on_its_way_goes_on_in_the_next_run(
     assert server.sent < len(content) - here + 1_000_000, "and some that the first one had no time for"
     assert (log.bytes[FIRST][0], log.bytes[FIRST][-1]) == (0, len(content) - here)
     assert [file.name for file in blobs.iterdir()] == [sha256]
+
+
+def test_another_program_that_fetches_the_same_file_is_waited_for_and_named(
+    server: Hub, log: DownloadLog, tmp_path: Path
+) -> None:
+    lock = tmp_path / "hf/hub/.locks/models--owner--model" / f"{SHA256}.lock"
+    lock.parent.mkdir(parents=True)
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        with WeakFileLock(lock):  # as any program takes it that uses the Hub's client
+            downloads.prefetch([FIRST])
+            wait_until(lambda: log.notes != [])
+            assert server.fetched() == []
+        path = downloads.wait(FIRST)
+    assert log.notes == [f"another process is fetching `{FIRST}`, which may take long: it is waited for"]
+    assert path and path.read_bytes() == FILES[FIRST]
 
 
 def leave(folder: Path, content: bytes) -> Path:
