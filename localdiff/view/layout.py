@@ -117,14 +117,14 @@ def layout_of(
     little = min(pending, PENDING_ROWS * size.columns)
     estimate = int((little + canvas_length * _COLUMNS_PER_TOKEN) // text_columns) + spare
     most = min(max(MAX_BODY_ROWS, size.rows // 2), room)
-    base = max(1, min(most, max(MIN_BODY_ROWS, estimate)))
+    base = min(most, max(MIN_BODY_ROWS, estimate))
     more = max(0, min(pending_rows - PENDING_ROWS, room - base))
     return Layout(
         tier=tier,
         columns=columns,
         header_rows=header_rows,
         body_rows=base + more,
-        most_body_rows=min(room, max(base, most) + more),
+        most_body_rows=min(room, most + more),
         footer_rows=footer_rows,
         legend_rows=legend_rows,
         pending_rows=PENDING_ROWS + more,

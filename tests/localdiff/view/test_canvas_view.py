@@ -172,21 +172,23 @@ def test_the_region_grows_to_what_is_settled_of_code() -> None:
     view = view_of(made, DARK)
 
     def shown(settled: int, size: Size, drawn: Drawn | None = None) -> tuple[int, bool, Drawn]:
-        at = replace(step, argmax_ids=ids, entropies=(0.0,) * settled + (2.0,) * (256 - settled))
+        at = replace(step, argmax_ids=ids, entropies=(0.0,) * settled + (0.5,) * (256 - settled))
         picture = view.picture(Scene(run=run, block=block, step=at), size, drawn)
         return len(picture.rows) - 2, any("rows above" in row_text(row) for row in picture.rows), picture.drawn
 
     wide, narrower, drawn = Size(200, 50), Size(150, 50), None
     heights = []
-    for settled in (0, 30, 45, 42, 60, 75, 78):
+    for settled in (0, 27, 28, 45, 42, 60, 75, 78):
         height, hides, drawn = shown(settled, wide, drawn)
         heights.append((height, hides))
-    assert [height for height, _ in heights] == [11, 15, 19, 19, 23, 25, 25], "by four rows, to half of the screen"
-    assert [hides for _, hides in heights] == [False] * 5 + [True] * 2
+    assert [height for height, _ in heights] == [11, 11, 15, 19, 19, 23, 25, 25], "by four rows, to half of the screen"
+    assert [hides for _, hides in heights] == [False] * 6 + [True] * 2
     assert shown(78, wide, replace(drawn, block=7) if drawn else None)[0] == 25
     assert shown(0, wide, replace(drawn, block=7) if drawn else None)[0] == 11, "the next block begins low again"
     assert shown(0, narrower, drawn)[0] < 25, "and so does another window"
     assert shown(240, wide, drawn)[:2] == (25, True)
+    lone = replace(step, argmax_ids=ids, entropies=(0.0,) * 42 + (0.5, 0.5, 0.0) + (0.5,) * 211)
+    assert len(view.picture(Scene(run=run, block=block, step=lone), wide).rows) - 2 == 17, "the last one counts"
 
 
 def test_only_what_differs_from_the_frame_on_the_screen_is_underlined() -> None:
@@ -231,6 +233,20 @@ def test_the_window_follows_the_first_unsettled_position() -> None:
     assert sum(counts) + len(middle) - 2 == len(range(0, 256, 9)), "nine words fit a row; none is uncounted"
 
 
+def test_the_first_unsettled_position_is_in_sight_at_every_step() -> None:
+    made = Script(canvas=256)
+    run, _, _, block, step = list(made.events())[:5]
+    assert isinstance(run, RunStarted) and isinstance(block, BlockStarted) and isinstance(step, DenoiseStep)
+    word, here = made.vocabulary.id_of(" word"), made.vocabulary.id_of(" here")
+    view, drawn = view_of(made, DARK), None
+    for settled in (*range(256), *range(255, -1, -1)):
+        ids = (word,) * settled + (here,) + (word,) * (255 - settled)
+        at = replace(step, argmax_ids=ids, entropies=(0.0,) * settled + (0.5,) * (256 - settled))
+        picture = view.picture(Scene(run=run, block=block, step=at), Size(60, 16), drawn)
+        assert any("here" in row_text(row) for row in picture.rows), settled
+        drawn = picture.drawn
+
+
 def test_padding_and_what_follows_the_end_show_nothing() -> None:
     made, found = frames("emoji")
     last = max(at for at in found if at[0] == max(block for block, _ in found))
@@ -265,6 +281,18 @@ def test_final_text_has_the_rows_that_the_screen_has() -> None:
     assert low[:2] == [" ┃ … 15 rows above", " ┃ line 16"]
     assert " ┃ line 30" in low and low[-1].startswith(" ┃ ··")
     assert len(low) == 24 - 1 - 3, "a row stays free above the region"
+
+
+def test_a_long_draft_leaves_final_text_the_rows_that_are_meant_for_it() -> None:
+    made = Script(canvas=256)
+    run, _, _, block, step = list(made.events())[:5]
+    assert isinstance(run, RunStarted) and isinstance(block, BlockStarted) and isinstance(step, DenoiseStep)
+    first = replace(step, argmax_ids=(made.vocabulary.id_of(" word"),) * 256, entropies=(0.5,) * 256)
+    code = "".join(f"line {number}\n" for number in range(1, 51))
+    scene = Scene(run=run, block=block, step=first, pending=code)
+    shown = [row_text(row) for row in view_of(made, DARK).picture(scene, Size(80, 24)).rows[1:-1]]
+    assert shown[1:12] == [f" ┃ line {number}" for number in range(40, 51)]
+    assert shown[0] == " ┃ … 39 rows above" and shown[12].startswith(" ┃ word word")
 
 
 def test_an_item_hangs_from_its_mark_to_the_end_of_the_draft() -> None:

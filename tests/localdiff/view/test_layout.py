@@ -41,10 +41,10 @@ def test_the_full_layout() -> None:
     assert layout(110, 24).map_columns == 64
 
 
-def test_wide_terminals_get_more_of_both_gauges() -> None:
-    found = [layout(columns, 50) for columns in (110, 120, 189, 190, 200, 300)]
-    assert [shown.map_columns for shown in found] == [64, 64, 64, 128, 128, 128]
-    assert [shown.spark_steps for shown in found] == [22, 24, 37, 38, 40, 48]
+def test_wider_terminals_get_more_of_both_gauges() -> None:
+    found = [layout(columns, 50) for columns in (40, 60, 80, 110, 120, 189, 190, 200, 300)]
+    assert [shown.map_columns for shown in found] == [32, 32, 32, 64, 64, 64, 128, 128, 128]
+    assert [shown.spark_steps for shown in found] == [12, 12, 16, 22, 24, 37, 38, 40, 48]
 
 
 def test_the_legend_takes_no_row_from_the_page() -> None:
