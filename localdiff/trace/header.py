@@ -120,7 +120,7 @@ class Header:
         trace: version of the trace format.
         schema: version of the events in it, `events.SCHEMA_VERSION`.
         created: when the run began, in UTC, such as `2026-11-21T12:00:00Z`.
-        messages: the conversation; the last message is the question.
+        messages: the conversation; the last message is the question, or a reply that the answer continues.
         prompt_ids: the prompt as ids if the messages do not determine it, else None.
         think: whether the model was asked to think before it answers.
         tool_calls: whether the text of tool calls is kept in the answer.
@@ -157,8 +157,15 @@ class Header:
 
     @property
     def question(self) -> str:
-        """The question: the last message."""
-        return self.messages[-1].content if self.messages else ""
+        """The question: the last message, or the one before a reply that the answer continues."""
+        messages = self.messages if self.begun is None else self.messages[:-1]
+        return messages[-1].content if messages else ""
+
+    @property
+    def begun(self) -> Message | None:
+        """The reply that the answer continues, as in a chat after `/continue`."""
+        last = self.messages[-1] if len(self.messages) > 1 else None
+        return last if last is not None and last.role in ("assistant", "model") else None
 
     @property
     def is_demo(self) -> bool:

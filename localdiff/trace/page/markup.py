@@ -40,10 +40,12 @@ def notice(trace: Trace, name: str = "This trace") -> str:
 
 
 def question(header: Header) -> str:
-    """The conversation, with the last question first."""
-    parts = [prose(header.question)]
-    for message in header.messages[:-1]:
+    """The conversation, with the last question first, and a reply that the answer continues last."""
+    begun, parts = header.begun, [prose(header.question)]
+    for message in header.messages[: -1 if begun is None else -2]:
         parts.append(f'<p class="role">{safe(message.role)}, before it</p>{prose(message.content)}')
+    if begun is not None:
+        parts.append(f'<p class="role">{safe(begun.role)}, which the answer continues</p>{prose(begun.content)}')
     return "".join(parts)
 
 

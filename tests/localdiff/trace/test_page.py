@@ -11,7 +11,7 @@ import re
 import pytest
 
 from localdiff.events import DenoiseStep, RunFinished
-from localdiff.trace.header import Adapter
+from localdiff.trace.header import Adapter, Message
 from localdiff.trace.page.page import page
 from localdiff.trace.reader import parse_trace
 from tests.fakes.engine import Block, ScriptedEngine
@@ -46,6 +46,17 @@ def test_its_policy_lets_nothing_run_but_its_own_script() -> None:
         digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
         assert f"{name}-src 'sha256-{digest}'" in policy
     assert not any(name.startswith("on") or name == "style" for _, attributes in elements.found for name in attributes)
+
+
+def test_a_reply_that_the_answer_continues_is_not_its_question() -> None:
+    said = [("user", "Hi"), ("assistant", "Hello."), ("user", "Count."), ("assistant", "One, tw")]
+    messages = tuple(Message(role=role, content=content) for role, content in said)
+    text = page(trace_of(TRACE.events, dataclasses.replace(HEADER, messages=messages)))
+    assert "<title>Count. · " in text
+    before = "Count. user, before it Hi assistant, before it Hello. "
+    assert before + "assistant, which the answer continues One, tw" in " ".join(words_of(text).split())
+    only = dataclasses.replace(HEADER, messages=messages[1:2])
+    assert (only.question, only.begun) == ("Hello.", None)
 
 
 def test_what_has_a_name_for_screen_readers_has_a_role() -> None:
