@@ -50,26 +50,20 @@ class LineMarks:
         if self.lead:
             self._add_after_marks(word)
         elif self._opens and "`" in word:  # what seemed a fence is code within a line
-            self._end_code()
-            self._opens = self.is_code = False
+            self._fence, self._opens, self.is_code = "", False, False
 
     def _add_after_marks(self, word: str) -> None:
         bare = word.lstrip(">")
         self._is_quote = self._is_quote or bare != word
         if self._is_quoted_code and not self._is_quote:
-            self._end_code()
-            self.is_code = False
+            self._fence, self.is_code = "", False
         if self._fence:
             self.lead = not bare and self._is_quoted_code
             is_inside = self._is_quote == self._is_quoted_code
             if is_inside and bare.startswith(self._fence) and not bare.strip(self._fence[0]):
-                self._end_code()
+                self._fence = ""
         elif match := _FENCE.match(bare):
             self._fence, self._is_quoted_code = match[1] or match[2], self._is_quote
             self.lead, self.is_code, self._opens = False, True, match[1] is not None
         else:
             self.lead = is_line_mark(word)
-
-    def _end_code(self) -> None:
-        """The lines after this one are text."""
-        self._fence, self._is_quoted_code = "", False

@@ -18,7 +18,7 @@ from localdiff.conversation import Conversation
 from localdiff.errors import UsageError
 from localdiff.events import BlockCommitted, DenoiseStep, Event, Prefilled, RunFinished, RunStarted, TextCommitted
 from localdiff.options import GenerateOptions
-from tests.checkpoints.chats import GENERATIONS
+from tests.checkpoints.chats import CALL, GENERATIONS, RESULT, USER, text_part
 from tests.models.caches import assert_same, prefill
 from tests.models.events import end_of
 from tests.models.speaking import OPTIONS, Dialogue
@@ -288,6 +288,24 @@ def test_a_reply_with_more_than_text_is_for_the_template(chat: Dialogue, more: d
 
 def answer_of(events: Sequence[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextCommitted) and event.channel == "answer")
+
+
+@pytest.mark.parametrize(
+    ("written", "content", "changes"),
+    [
+        ("See <|tool_call>call:look{", "See <|tool_call>call:look{", {"tool_calls": True}),
+        ("it is hot<channel|>Sunny", "Sunny", {"think": True}),
+        ("yes", [text_part("yes")], {}),
+    ],
+    ids=["a call", "a thought that the prompt opened", "parts"],
+)
+def test_a_cut_reply_has_its_ids_whatever_is_in_it(
+    chat: Dialogue, written: str, content: Any, changes: dict[str, Any]
+) -> None:
+    asked, options = [USER, CALL, RESULT], replace(OPTIONS, **changes)
+    begun = {"role": "assistant", "content": content, "ids": chat.ids(written), "tool_calls": None}
+    prompt = chat.conversation.prompt_ids(asked, options)
+    assert chat.conversation.prompt_ids([*asked, begun], options) == prompt + chat.ids(written)
 
 
 @pytest.mark.parametrize("ids", [[300, 301, 302], []], ids=str)

@@ -70,7 +70,7 @@ def test_code_is_left_as_it_is(fence: str) -> None:
 
 def test_code_in_a_list_is_code_and_code_within_a_line_is_not() -> None:
     assert wrapped("1. x\n   ```\n   one two three\n   ```\n", 11) == "1. x\n   ```\n   one two three\n   ```\n"
-    assert wrapped("```one``` two three\n", 11) == "```one```\ntwo three\n"
+    assert wrapped("```one``` two three\none two three\n", 11) == "```one```\ntwo three\none two\nthree\n"
     assert wrapped("``` a ``` two three\n\n~~~ `\none two three\n", 11) == (
         "``` a ```\ntwo three\n\n~~~ `\none two three\n"
     )
@@ -86,6 +86,7 @@ def test_a_fence_may_stand_after_marks_of_lists_and_quotes(marks: str) -> None:
 def test_code_in_a_quote_ends_with_it_and_no_mark_of_a_quote_closes_other_code() -> None:
     code = "> ```\n> one two three\n"
     assert wrapped(f"{code}one two three\n", 11) == f"{code}one two\nthree\n"
+    assert wrapped(f"{code}one\n> two three\n", 11) == f"{code}one\n> two\n  three\n", "nor does a later quote go on"
     code = "```\n> ```\n- ```\none two three\n```\n"
     assert wrapped(f"{code}one two three\n", 11) == f"{code}one two\nthree\n"
 
