@@ -204,7 +204,7 @@ class ChatState:
         if begun is not None:
             messages.append(begun.reply())
         options = self.options if message.seed is None else replace(self.options, seed=message.seed)
-        is_answered = begun is not None and begun in self.session.turns
+        is_answered = begun in self.session.turns
         self.unanswered, self.refused = None if is_answered else message, False
         reply: Reply | None = None
         try:

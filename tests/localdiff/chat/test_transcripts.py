@@ -424,6 +424,12 @@ def test_an_answer_stays_if_nothing_is_added_before_ctrl_c(room: Room) -> None:
     assert f">>> /continue\n{nothing}>>> /continue\nTwo, th\nStopped after block 1; kept 5 tokens.\n>>> " in shown
 
 
+def test_the_last_turn_is_continued_whatever_was_answered_after_it(room: Room) -> None:
+    room.model = ScriptedChatModel(replies=[said("Hello."), CUT, said("Yes."), said("o.")])
+    room("Hi", "More", "And?", "/undo", "/continue", display=QUIET)
+    assert room.asked[-1] == ["Hi", "Hello.", "More", CUT.blocks[0].text]
+
+
 def test_an_answer_to_which_nothing_is_added_is_complete_from_then_on(room: Room) -> None:
     """An empty reply is tried again; this one is not empty."""
     room.model = ScriptedChatModel(replies=[CUT, said("")])
@@ -437,6 +443,11 @@ def test_a_message_without_an_answer_is_not_continued(room: Room) -> None:
     shown = room("Hi", "And?", INTERRUPT, "/continue", "/undo", "/continue", display=QUIET)
     assert "error: the last message has no answer to go on with\nhint: `/retry` sends it again\n" in shown
     assert room.asked[-1] == ["Hi", CUT.blocks[0].text]
+
+
+def test_an_empty_reply_is_not_continued(room: Room) -> None:
+    room.model = ScriptedChatModel(replies=[said("")])
+    assert "error: the last message has no answer to go on with\n" in room("Hi", INTERRUPT, "/continue", display=QUIET)
 
 
 def test_a_thought_that_was_cut_is_continued(room: Room) -> None:
@@ -455,12 +466,22 @@ def test_a_thought_that_was_cut_is_continued(room: Room) -> None:
     ]
 
 
+def test_after_a_continued_thought_a_retry_begins_anew(room: Room) -> None:
+    thought = Said(blocks=(Block(thought="Hm."),), reason="length")
+    room.model = ScriptedChatModel(replies=[thought, thought, said("Yes.")])
+    room("Hi", "/continue", "/retry", display=QUIET)
+    assert room.asked[-1] == ["Hi"]
+
+
 @pytest.mark.parametrize("error", [ResourceError("no"), ContextError("full", "raise `--context`")], ids=["no", "full"])
 def test_an_answer_that_cannot_be_continued_stays(room: Room, error: Exception) -> None:
     room.model = ScriptedChatModel(replies=[CUT, Said(blocks=(), error=error), said("o.")])
     shown = room("Hi", "/continue", "/continue", "/retry", display=QUIET)
     assert f"error: {error}\n" in shown and "shorten" not in shown
     assert room.asked[1:] == [["Hi", CUT.blocks[0].text]] * 2 + [["Hi"]]
+    room.model = ScriptedChatModel(replies=[CUT, Said(blocks=(), error=error), said("Yes.")])
+    shown = room("Hi", "/continue", "/retry", display=QUIET, options=GenerateOptions(max_tokens=4, seed=7))
+    assert ">>> /retry\nseed 8\nYes.\n" in shown, "what is retried is the answer"
 
 
 @pytest.mark.parametrize("error", [ResourceError("no"), ContextError("full", "raise `--context`")], ids=["no", "full"])
