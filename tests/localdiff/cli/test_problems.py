@@ -69,6 +69,9 @@ from tests.screens.processes import Cli
         (["quantize", "-m", "demo"], "no such option `-m`", "the model needs no option: `localdiff quantize MODEL`"),
         (["run", "-p", "hi"], "no such option `-p`", 'the prompt needs no option: `localdiff run "…"`'),
         (["run", "--ctx-size", "5"], "no such option `--ctx-size`", "did you mean `--context`?"),
+        (["run", "--prompt", "hi"], "no such option `--prompt`", "the prompt needs no option: `localdiff run"),
+        (["run", "--num-ctx", "5"], "no such option `--num-ctx`", "did you mean `--context`?"),
+        (["run", "--cpu", "hi"], "no such option `--cpu`", "did you mean `--device cpu`?"),
         (["run", "--gpu", "hi"], "no such option `--gpu`", "did you mean `--device cuda`?"),
         (["run", "--recipe", "int8", "hi"], "no such option `--recipe`", "`localdiff quantize --recipe RECIPE` stores"),
         (
@@ -249,6 +252,7 @@ def test_a_model_in_the_place_of_the_prompt_is_named_in_the_hint(
             "error: the disk is full: `/tmp/a` cannot be written\nhint: free some space",
         ),
         (PermissionError(13, "Permission denied", "x"), 2, "error: `x` cannot be used: Permission denied\nhint: check"),
+        (PermissionError(13, "Permission denied"), 1, "error: unexpected PermissionError: "),
         (OSError(36, "File name too long", b"x"), 2, "error: `x` cannot be used: File name too long\n"),
         (OSError(27, "File too large"), 4, "error: a file cannot be written: File too large\nhint: write to another"),
         (OSError(122, "Disk quota exceeded", "stdout"), 4, "error: `stdout` cannot be written: Disk quota exceeded\n"),
