@@ -358,6 +358,12 @@ def test_a_block_that_did_not_settle_is_marked_and_advice_given_once(room: Room)
     )
 
 
+def test_the_advice_waits_for_an_answer_that_did_not_settle(room: Room) -> None:
+    lost = Said(blocks=(Block(thought="Hm.", reason="step_limit"),), reason="length")
+    room.model = ScriptedChatModel(replies=[said("a"), lost, said("b", reason="step_limit")])
+    assert room("Hi", "Hi", "/retry", display=QUIET).count("`/retry` answers again") == 1
+
+
 def test_the_context_is_worth_a_word_from_four_fifths_on(room: Room) -> None:
     room.model = ScriptedChatModel(replies=[said("x" * 9), said("x" * 10), Said(reason="context_full")])
     shown = room("Hi", "/undo", "Hi", "/undo", "Hi", options=GenerateOptions(context_size=20, seed=7))
@@ -436,6 +442,12 @@ def test_an_answer_to_which_nothing_is_added_is_complete_from_then_on(room: Room
     shown = room("Hi", "/continue", "/continue", display=QUIET)
     assert ">>> /continue\nThere was nothing to add to the answer.\n>>> /continue\nerror: the last answer is" in shown
     assert len(room.asked) == 2
+
+
+def test_an_answer_for_which_there_is_no_more_room_is_not_called_complete(room: Room) -> None:
+    room.model = ScriptedChatModel(replies=[CUT, Said(blocks=(Block(text=""),), reason="context_full")])
+    shown = room("Hi", "/continue", display=QUIET)
+    assert "nothing to add" not in shown and "is full" in shown
 
 
 def test_a_message_without_an_answer_is_not_continued(room: Room) -> None:
