@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from localdiff.errors import ResourceError
@@ -29,6 +30,14 @@ def test_no_room_for_a_download(code: int, message: str, hint: str, tmp_path: Pa
     assert found.hint == f"{hint}; finished files are kept"
     found = explain(OSError(code, os.strerror(code)), "owner/model", None)
     assert found is not None and found.hint == f"{hint}, or move the cache with `HF_HOME`; finished files are kept"
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    found = explain(error, "owner/model", None)
+    assert found is not None and found.hint == f"downloads go to `{constants.HF_HUB_CACHE}`; `HF_HOME` moves them"
+    found = explain(error, "owner/model", None, place=tmp_path)
+    assert found is not None and found.hint == f"downloads go to `{tmp_path}`"
 
 
 def test_a_file_of_another_size_is_no_matter_of_the_disk() -> None:
