@@ -152,7 +152,7 @@ def _usage(error: typer.TyperException) -> UsageError:
         hint = _of_unknown_option(error, context, usual)
     elif context is not None and (extra := _EXTRA.match(said)) is not None:
         hint = _of_extra_words(extra[1], context)
-    return UsageError(message, hint or meant or usual)
+    return UsageError(message, hint or usual)
 
 
 def _message(error: typer.TyperException, said: str) -> str:

@@ -66,6 +66,10 @@ from tests.screens.processes import Cli
             "too many arguments: `4bit`",
             "a recipe is named with `--recipe`: `localdiff quantize --recipe 4bit`",
         ),
+        (["bench", "step", "4bit"], "too many arguments: `4bit`", "a recipe is named with `--recipe`: `localdiff"),
+        (["tune", "4bit"], "too many arguments: `4bit`", "a recipe is named with `--recipe`: `localdiff tune"),
+        (["chat", "4bit"], "too many arguments: `4bit`", "prompts are typed in the chat"),
+        (["replay", "--cpu"], "no such option `--cpu`", "`localdiff replay --help` shows what it takes"),
         (["quantize", "-m", "demo"], "no such option `-m`", "the model needs no option: `localdiff quantize MODEL`"),
         (["run", "-p", "hi"], "no such option `-p`", 'the prompt needs no option: `localdiff run "…"`'),
         (["run", "--ctx-size", "5"], "no such option `--ctx-size`", "did you mean `--context`?"),
@@ -85,6 +89,11 @@ from tests.screens.processes import Cli
         (["a `b`"], "no such command `a `b``", '`localdiff run "…"` answers a prompt'),
         (["rum"], "no such command `rum`", "did you mean `run`?"),
         (["demo", "hi"], "no such command `demo`", "a model is named with `-m`: `localdiff run -m demo …`"),
+        (
+            ["models", "demo"],
+            "no such command `demo`",
+            "`localdiff models --help` shows what it takes; `localdiff models` on its own lists what there is",
+        ),
         (["list"], "no such command `list`", "`localdiff models` lists the models"),
         (["ls"], "no such command `ls`", "`localdiff models` lists the models"),
         (["ps"], "no such command `ps`", "`localdiff models` lists the models"),
@@ -104,6 +113,7 @@ from tests.screens.processes import Cli
             "no such command `list`",
             "`localdiff models --help` shows what it takes; `localdiff models` on its own lists what there is",
         ),
+        (["trace", "pare"], "no such command `pare`", "did you mean `pair`?"),
         (["trace", "show"], "no such command `show`", "`localdiff trace --help` shows what it takes"),
         (["run", "--steps", "many", "hi"], "`--steps many` must be a whole number", "`localdiff run --help`"),
         (["run", "--steps", "9" * 5000, "hi"], f"`--steps {'9' * 60}` must be a smaller whole number", "`localdiff"),
@@ -155,6 +165,9 @@ from tests.screens.processes import Cli
             "no such option `-m`",
             "the two models need no option: `localdiff bench quality A B`",
         ),
+        (["bench", "quality", "--model", "a"], "no such option `--model`", "the two models need no option"),
+        (["bench", "quality", "--xyz"], "no such option `--xyz`", "`localdiff bench quality --help`"),
+        (["quantize", "--model", "demo"], "no such option `--model`", "the model needs no option"),
         (["replay", "exmaple"], "no such file: `exmaple`", "did you mean `example`?"),
         (["completion"], "`SHELL` is missing", "it is one of bash, zsh, fish, powershell"),
         (["run", "-o", "a", "--output=b", "hi"], "`-o` is given 2 times", "it takes one FILE"),
@@ -173,6 +186,7 @@ def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str
     assert not lines[0].endswith(".")
     assert lines[1].startswith(f"hint: {hint}")
     assert lines[1].endswith("goes after `--`") == ("; a prompt" in hint)
+    assert ("on its own" in lines[1]) == ("on its own" in hint)
 
 
 def test_a_model_of_this_machine_before_the_prompt_is_taken_for_one(
