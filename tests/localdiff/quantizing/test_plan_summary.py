@@ -13,7 +13,7 @@ from localdiff.doctor.recipes import account_of
 from localdiff.hub.problems import UnreachableError
 from localdiff.machine.disk_space import Mount
 from localdiff.quantizing import planned_job
-from localdiff.quantizing.memory_to_run import accounts
+from localdiff.quantizing.memory_to_run import accounts, alternative_recipe
 from localdiff.quantizing.plan_summary import Download, PlanSummary
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.sizes import shown_size
@@ -205,3 +205,14 @@ def test_remarks_come_last(summary: PlanSummary) -> None:
 def test_the_home_directory_is_short(summary: PlanSummary, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/models")
     assert "  write      15.4 GB into ~/x-4bit" in summary.lines()
+
+
+def test_no_other_recipe_is_named_for_a_card_that_this_one_fits() -> None:
+    card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=80 * GB)
+    assert alternative_recipe(describe_plan(RECIPES["4bit"]), {}, card) is None
+
+
+@pytest.mark.parametrize("config", [{"text_config": {"sliding_window": 2048}}, {"canvas_length": 512}], ids=str)
+def test_sizes_in_the_config_count(config: dict[str, object]) -> None:
+    plan = describe_plan(RECIPES["4bit"])
+    assert accounts(plan, config)[8192].total > accounts(plan, {})[8192].total
