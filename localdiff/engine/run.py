@@ -60,7 +60,13 @@ class Run:
             )
 
     def cut(self, draft: Sequence[int]) -> tuple[tuple[int, ...], FinishReason | None]:
-        """The part of a draft that is committed, and why the run ends with it, if it does."""
+        """The part of a draft that is committed, and why the run ends with it, if it does.
+
+        Nothing is committed of a draft that is padding alone: the model pads after the end of a turn, which came before
+        this block then. The next one would be no different.
+        """
+        if all(token == self.started.pad_id for token in draft):
+            return (), "end_of_turn"
         room = self.started.max_tokens - len(self.token_ids)
         for place, token in enumerate(draft[: room + 1]):
             if token in self.started.end_ids:

@@ -186,6 +186,14 @@ def test_it_ends_at_an_end_token_inside_a_block(tmp_path: Path) -> None:
     assert (finished.stats.tokens, finished.stats.commit_passes) == (2, 0)
 
 
+def test_a_block_of_padding_ends_the_turn_and_is_not_kept(tmp_path: Path) -> None:
+    """Such a block runs out of steps, and the next one would, too."""
+    events = list(scripted(tmp_path, [PAD] * 8).generate("x", options(max_tokens=500)))
+    assert end_of(events).reason == "end_of_turn"
+    assert end_of(events).token_ids == ()
+    assert [(block.token_ids, block.reason) for block in of(BlockCommitted, events)] == [((), "step_limit")]
+
+
 @pytest.mark.parametrize(("limit", "reason"), [(2, "end_of_turn"), (1, "length"), (3, "end_of_turn")])
 def test_an_end_token_right_at_the_limit_is_an_end_of_turn(tmp_path: Path, limit: int, reason: str) -> None:
     finished = end_of(scripted(tmp_path, [A, B, END] + [PAD] * 5).generate("x", options(max_tokens=limit)))
