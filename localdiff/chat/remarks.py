@@ -5,8 +5,7 @@ Knows wording and limits; decides nothing.
 
 from __future__ import annotations
 
-from localdiff.sizes import counted
-from localdiff.ui.footer import CROWDED, context_full, footer, limit_reached, stopped
+from localdiff.ui.footer import CROWDED, context_full, footer, limit_reached, stopped, unsettled
 from localdiff.ui.output import DIM, YELLOW, Output
 from localdiff.ui.reply import Reply
 
@@ -36,7 +35,7 @@ def remark_on(
         stream.say("The previous answer is kept.")
     if reply.is_kept and reply.unsettled:
         advice = "; `/retry` answers again" if advise else ""
-        stream.say(_unsettled(reply.unsettled, reply.max_steps) + advice, YELLOW)
+        stream.say(unsettled(reply.unsettled, reply.max_steps) + advice, YELLOW)
     if reply.stats is None:
         return
     if stats and reply.is_kept:
@@ -70,9 +69,3 @@ def _hint_at_limit(reply: Reply, context: int, room_hint: str, way_on: str) -> s
     if reply.reason == "length":
         return limit_reached("max-tokens", reply.max_tokens, way_on)
     return None
-
-
-def _unsettled(blocks: tuple[int, ...], max_steps: int) -> str:
-    first = [str(block) for block in blocks[:-1]]
-    which = f"blocks {', '.join(first)} and {blocks[-1]}" if first else f"block {blocks[-1]}"
-    return f"{which} reached the limit of {counted(max_steps, 'step')} before settling"

@@ -5,6 +5,8 @@ Knows wording and rounding; computes no rates, which come from `RunStats`, and d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from localdiff.events import RunStats
 from localdiff.sizes import counted, rounded, shown_size
 
@@ -71,3 +73,10 @@ def context_full(context: int, remedy: str) -> str:
 def limit_reached(option: str, max_tokens: int, remedy: str) -> str:
     """The line for a run that reached an option's limit; `remedy` says how to get the rest."""
     return f"reached {option} {max_tokens:,}; {remedy}"
+
+
+def unsettled(blocks: Sequence[int], max_steps: int) -> str:
+    """The line for a run in which these blocks reached the step limit before they were stable and confident."""
+    first = [str(block) for block in blocks[:-1]]
+    which = f"blocks {', '.join(first)} and {blocks[-1]}" if first else f"block {blocks[-1]}"
+    return f"{which} reached the limit of {counted(max_steps, 'step')} before settling"

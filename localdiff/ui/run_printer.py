@@ -12,7 +12,7 @@ from types import TracebackType
 
 from localdiff.events import BlockCommitted, Event, RunFinished, RunStarted, RunStats, TextCommitted
 from localdiff.sizes import counted, rounded
-from localdiff.ui.footer import CROWDED, context_full, footer, limit_reached, stopped
+from localdiff.ui.footer import CROWDED, context_full, footer, limit_reached, stopped, unsettled
 from localdiff.ui.output import DIM, YELLOW, Output, Stream
 from localdiff.ui.reply import Reply
 from localdiff.ui.text_writer import TextWriter
@@ -106,6 +106,8 @@ class RunPrinter:
                 output.stderr.write(f"The reply {reply.fault}.\n")
             else:  # the reader of the answer gets nothing, and no error
                 output.warning(f"the reply {reply.fault}")
+        if output.notes and not output.logs and reply.is_kept and reply.unsettled:
+            output.stderr.say(unsettled(reply.unsettled, reply.max_steps), YELLOW)
         nothing = reply.reason == "cancelled" and not stats.tokens
         if output.stats or (output.notes and not nothing):
             self._footer(stats)

@@ -34,6 +34,17 @@ def test_nothing_moves_where_the_canvas_is_turned_off() -> None:
     assert run.lines()[1:] == VERBOSE
 
 
+def test_a_block_that_reached_the_step_limit_is_named_once() -> None:
+    script = {"blocks": [{"text": "One. ", "steps": 48, "reason": "step_limit"}, {"text": "Two."}]}
+    said = "block 1 reached the limit of 48 steps before settling"
+    run = terminal(*RUN, "--live", "off", script=script, columns=100)
+    assert run.finish() == 0
+    assert run.lines()[:2] == ["One. Two.", said]
+    run = terminal(*RUN, "--live", "off", "-v", script=script, columns=100)
+    assert run.finish() == 0
+    assert said not in run.lines(), "-v tells of every block"
+
+
 def test_a_narrow_terminal() -> None:
     run = terminal(*RUN, script=SCRIPT, columns=30)
     assert run.finish() == 0
