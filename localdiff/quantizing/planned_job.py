@@ -44,6 +44,7 @@ _PROCESS_BYTES = 600_000_000
 """Memory of the interpreter, torch and a tokenizer that is checked; 0.31 GB in all were resident at the peak of a job
 at full width with a small vocabulary, and reading one of 262,144 tokens takes 0.28 GB."""
 
+_STREAM_INSTEAD = "`--stream` takes less disk: beside the result, only one file of the download at a time."
 _STREAMED_FILE = "`--stream` also needs disk for one file of the download, whose size is not known here."
 
 
@@ -217,6 +218,8 @@ def offline_summary(
     streams = request.stream
     place = partial_directory(request.target) / SCRATCH if streams else paths.hub_cache_dir()
     cache = [] if streams else [(place, plan.source_bytes)]
+    disks = mounts([(request.target, plan.stored_bytes), *cache])
+    may_stream = not streams and any(disk.short for disk in disks)
     return replace(
         _summary_without_files(request.model, plan, request.target, {}, encoder, fetchers=1 if streams else WORKERS),
         download=Download(
@@ -227,8 +230,9 @@ def offline_summary(
             place=place,
             streamed=streams,
         ),
-        mounts=mounts([(request.target, plan.stored_bytes), *cache]),
+        mounts=disks,
         remarks=[
+            *([_STREAM_INSTEAD] if may_stream else []),
             *([] if error is None else [f"{error.message[:1].upper()}{error.message[1:]}."]),
             *([_STREAMED_FILE] if streams else []),
             "These figures come from the built-in description of the released weights, not from the Hub.",

@@ -181,6 +181,18 @@ def test_a_card_that_another_recipe_fits(summary: PlanSummary, monkeypatch: pyte
     assert fitting(11.8, 8).endswith("some layers will go to other GPUs, or stay in host memory, which is slower")
 
 
+@pytest.mark.parametrize(("free", "streams", "said"), [(80, False, False), (60, False, True), (60, True, False)])
+def test_a_plan_without_the_hub_names_stream_where_the_disk_is_too_small(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, streams: bool, said: bool
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free * GB))
+    monkeypatch.setattr("localdiff.paths.hub_cache_dir", lambda: tmp_path / "hub")  # on the same disk
+    request = QuantizeRequest(model="x", output=tmp_path / "x", stream=streams)
+    encoder = Encoder(requested="cpu", device=torch.device("cpu"), gpu=None)
+    summary = planned_job.offline_summary(request, describe_plan(RECIPES["4bit"]), encoder, None)
+    assert any("`--stream` takes less disk" in remark for remark in summary.remarks) == said
+
+
 def test_no_context_is_longer_than_the_model_takes(summary: PlanSummary) -> None:
     def shown(longest: int) -> str:
         limited = accounts(summary.plan, {"text_config": {"max_position_embeddings": longest}})
