@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from quant.errors import OutputError
-from quant.jobs.replaceable import require_deletable, require_free
+from quant.jobs.replaceable import is_occupied, require_deletable, require_free
 from quant.names import MANIFEST_FILE, NOTE, PARTIAL
 
 SHARD = "model-00001-of-00002.safetensors"
@@ -45,3 +45,18 @@ def test_what_else_is_in_a_model_matters_where_the_model_is_replaced(tmp_path: P
     require_free(tmp_path, force=False)
     with pytest.raises(OutputError, match="`mine` in "):
         require_free(tmp_path, force=True)
+
+
+def test_files_of_a_damaged_model_are_told_by_their_names_once_those_are_known(tmp_path: Path) -> None:
+    for name in (MANIFEST_FILE, SHARD, "config.json" + PARTIAL, "Thumbs.db"):
+        (tmp_path / name).touch()
+    require_free(tmp_path, force=True, names=("config.json",))
+    (tmp_path / "notes.txt").touch()
+    require_free(tmp_path, force=True, names=None)
+    with pytest.raises(OutputError, match="`notes.txt` in "):
+        require_free(tmp_path, force=True, names=("config.json",))
+
+
+def test_a_link_that_leads_nowhere_is_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    assert is_occupied(tmp_path / "link") and not is_occupied(tmp_path / "nothing")
