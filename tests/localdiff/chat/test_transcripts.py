@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from dataclasses import replace
@@ -413,6 +414,15 @@ def test_an_answer_that_was_cut_is_continued(room: Room) -> None:
     assert room.asked[3] == ["Hi", "One.\n\nTwo, three.", "And?"]
     ids = [message["ids"] for message in room.model.calls[3][0] if message["role"] == "assistant"]
     assert ids == [[*Block(text="One.\n\nTw").ids, *Block(text="o, th").ids, *Block(text="ree.").ids]]
+
+
+def test_a_continued_answer_keeps_its_thought(room: Room) -> None:
+    begun = Said(blocks=(Block(thought="Hm."), Block(text="One")), reason="length")
+    room.model = ScriptedChatModel(replies=[begun, said(" two.")])
+    room("Hi", "/continue", display=QUIET)
+    (file,) = room.sessions.iterdir()
+    saved = json.loads(file.read_text(encoding="utf-8").splitlines()[-1])
+    assert (saved["thought"], saved["answer"]) == ("Hm.", "One two.")
 
 
 def test_an_answer_that_the_model_ended_is_not_continued(room: Room) -> None:
