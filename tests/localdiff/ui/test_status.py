@@ -188,3 +188,10 @@ def test_what_several_threads_warn_of_at_the_same_time_is_said_once() -> None:
         for text, seconds in (("busy", 1.0), ("busy", 1.01), ("other", 1.02), ("busy", 1.03), ("busy", 4.0)):
             warn(text, seconds)
     assert paper.getvalue().splitlines() == [f"warning: {text}" for text in ("busy", "other", "busy", "busy")]
+
+
+def test_no_message_controls_the_terminal() -> None:
+    output, paper = streams(terminal=False)
+    with status_line(output):
+        logging.getLogger("localdiff").warning("a \x1b[2J name")
+    assert paper.getvalue().startswith("warning: a ") and "\x1b" not in paper.getvalue()
