@@ -60,7 +60,8 @@ def test_a_terminal_gets_the_last_line_of_a_continued_answer_whole_and_a_pipe_th
         printer = ReplyPrinter(
             answers=Stream(file=paper, terminal=is_terminal, width=80), thoughts=None, begun="one\ntwo th"
         )
-        printer.on_event(committed("answer", "ree"))
+        for text in ("r", "ee"):
+            printer.on_event(committed("answer", text))
         printer.close()
         assert paper.getvalue() == written
 
