@@ -27,3 +27,7 @@ def test_other_errors_of_files_are_not_about_that_folder_or_the_library() -> Non
 def test_wrong_numbers_are_no_failure() -> None:
     found = failure_of(ParityError("3 of 4 differ"), "linear")
     assert found.reason == "kernels of `linear` compute wrong numbers here (3 of 4 differ)"
+
+
+def test_an_error_without_a_message_has_its_name() -> None:
+    assert failure_of_triton(RuntimeError()).reason == "Triton does not run here (RuntimeError)"
