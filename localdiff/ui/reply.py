@@ -37,7 +37,8 @@ class Reply:
         reason: how it ended.
         where: how far it got, for a reply that was stopped.
         new_tokens: tokens of the prompt that had to be encoded.
-        unsettled: numbers of the blocks that reached the step limit before they were stable and confident.
+        unsettled: numbers of the blocks that reached the step limit before they were stable and confident, except those
+            of which nothing is kept.
         max_steps: the step limit.
         stats: the figures, or None for a reply cut off by an error.
     """
@@ -90,7 +91,7 @@ class Reply:
                 self.max_steps = event.max_steps
             case BlockCommitted():
                 self.ids += tuple(token for token in event.token_ids if token not in self.end_ids)
-                if event.reason == "step_limit":
+                if event.reason == "step_limit" and event.token_ids:
                     self.unsettled += (event.block,)
                 if event.reason != "cancelled":
                     self.where = f"after block {event.block}"

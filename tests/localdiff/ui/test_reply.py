@@ -24,3 +24,12 @@ def test_where_a_run_got_to_is_the_last_thing_that_was_over() -> None:
         "in block 2 at step 1",
         "after block 2",
     ]
+
+
+def test_a_block_of_which_nothing_is_kept_is_not_unsettled() -> None:
+    """Such as one of padding, after the last block of an answer, which has no end token then."""
+    reply = Reply()
+    blocks = (Block(text="four", reason="step_limit"), Block(text="", reason="step_limit"))
+    for event in ScriptedEngine(blocks=blocks).generate("hi", GenerateOptions()):
+        reply.on_event(event)
+    assert (reply.answer, reply.unsettled) == ("four", (1,))
