@@ -41,11 +41,13 @@ class ReplyPrinter:
         self._streams: dict[Channel, Stream | None] = {"answer": answers, "thought": thoughts}
         self._render = render
         self._transcript = Transcript(finished_length, begun="" if render is None else begun)
-        self._begun = begun[finished_lines(begun) :] if answers is not None and answers.terminal else ""
+        finished = finished_lines(begun)
+        self._begun = begun[finished:] if answers is not None and answers.terminal else ""
         self._answer: TextWriter | None = None
         if answers is not None and render is None:
             # The next answer begins on a line of its own.
-            self._answer = TextWriter(answers, whole_lines=whole_lines and not answers.terminal, ends_line=True)
+            whole_lines = whole_lines and not answers.terminal
+            self._answer = TextWriter(answers, whole_lines=whole_lines, ends_line=True, after=begun[:finished])
 
     def on_event(self, event: Event) -> None:
         """Print what the event adds."""

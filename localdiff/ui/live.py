@@ -108,6 +108,7 @@ class LiveView:
         )
         self._scene = Scene(slowed=slow > 0, legend=watch.legend)
         self._wraps = {channel: WordWrap(lambda: self._size().columns) for channel in get_args(Channel)}
+        self._wraps["answer"].add(safe_text(watch.begun[: finished_lines(watch.begun)]))  # code may have begun there
         self._transcript = Transcript(finished_lines if watch.render is None else finished_length, begun=watch.begun)
         self._mailbox: Mailbox[Frame] = Mailbox()
         self._undrawn: list[Frame] = []

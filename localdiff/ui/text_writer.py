@@ -19,12 +19,17 @@ class TextWriter:
     Args:
         whole_lines: whether the stream gets whole lines only.
         ends_line: whether the last line is always ended; otherwise exact text stays exact.
+        after: lines of the text that the stream has already; code may go on that begins in them.
     """
 
-    def __init__(self, stream: Stream, *, whole_lines: bool, style: str | None = None, ends_line: bool = False) -> None:
+    def __init__(
+        self, stream: Stream, *, whole_lines: bool, style: str | None = None, ends_line: bool = False, after: str = ""
+    ) -> None:
         self._stream = stream
         self._whole_lines = whole_lines
         self._wrap = WordWrap(lambda: stream.columns) if stream.terminal else None
+        if self._wrap is not None:
+            self._wrap.add(safe_text(after))
         self._style = style
         self._ends_line = ends_line or stream.terminal or style is not None
         self._buffer = ""

@@ -66,6 +66,15 @@ def test_a_terminal_gets_the_last_line_of_a_continued_answer_whole_and_a_pipe_th
         assert paper.getvalue() == written
 
 
+def test_code_that_an_answer_had_begun_is_code_where_it_is_continued() -> None:
+    paper = io.StringIO()
+    stream = Stream(file=paper, terminal=True, width=11)
+    printer = ReplyPrinter(answers=stream, thoughts=None, begun="```\nx\none tw")
+    printer.on_event(committed("answer", "o three\n```\none two three\n"))
+    printer.close()
+    assert paper.getvalue() == "one two three\n```\none two\nthree\n"
+
+
 def test_a_continued_answer_that_gets_nothing_more_is_not_printed_again() -> None:
     for is_terminal, render in ((True, None), (True, lambda text, _: text), (False, None)):
         paper = io.StringIO()

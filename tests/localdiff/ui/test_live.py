@@ -315,6 +315,12 @@ def test_thoughts_are_printed_dim() -> None:
     assert "\x1b[0;2mhm\x1b[0m" in terminal.writes[-1]
 
 
+def test_a_continued_answer_begins_with_its_unfinished_line_and_goes_on_with_its_code() -> None:
+    terminal, script = FakeTerminal(11, 20), Script(text="o three\n```\none two three\n", canvas=64)
+    play(terminal, script, begun="```\nx\none tw")
+    assert terminal.everything() == ["one two thr", "ee", "```", "one two", "three"]
+
+
 def test_the_answer_may_be_laid_out_by_somebody_else() -> None:
     """The renderer gets only the answer, and the width of the terminal; its result is printed unchanged."""
     terminal, script = FakeTerminal(60, 20), Script(text=SCRIPTS["latin"], canvas=64)
