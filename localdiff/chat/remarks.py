@@ -38,7 +38,7 @@ def remark_on(
         stream.say(unsettled(reply.unsettled, reply.max_steps) + advice, YELLOW)
     if reply.stats is None:
         return
-    if stats and reply.is_kept:
+    if stats and reply.is_kept and added:
         width, dot = stream.room, stream.dot()
         stream.say(footer(reply.stats, context=context, width=width, dot=dot, new_tokens=reply.new_tokens), DIM)
     used = reply.stats.prompt_tokens + reply.stats.tokens

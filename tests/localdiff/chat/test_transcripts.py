@@ -440,6 +440,12 @@ def test_an_answer_stays_if_nothing_is_added_before_ctrl_c(room: Room) -> None:
     assert f">>> /continue\n{nothing}>>> /continue\nTwo, th\nStopped after block 1; kept 5 tokens.\n>>> " in shown
 
 
+def test_a_continued_answer_has_figures_only_of_what_is_added(room: Room) -> None:
+    room.model = ScriptedChatModel(replies=[CUT, Said(blocks=(), reason="cancelled"), CUT, said("")])
+    replies = room("Hi", "/continue", "/continue", "/continue").split("\n>>> ")[1:5]
+    assert [" tok/s · " in reply for reply in replies] == [True, False, True, False], replies
+
+
 def test_the_last_turn_is_continued_whatever_was_answered_after_it(room: Room) -> None:
     room.model = ScriptedChatModel(replies=[said("Hello."), CUT, said("Yes."), said("o.")])
     room("Hi", "More", "And?", "/undo", "/continue", display=QUIET)
