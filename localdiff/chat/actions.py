@@ -59,7 +59,7 @@ def continue_(state: ChatState, argument: str) -> PendingMessage:
     """Let the model go on with the last reply, unless the model ended it."""
     message, latest = _last(state), state.runner.latest
     begun = message.continues  # if it was to be continued, and that run did not begin
-    if state.unanswered is not None and latest is not None and latest.ids:
+    if state.unanswered is not None and latest is not None and latest.ids and not latest.is_empty:
         begun = turn_of(message, latest)  # such as a thought that took all tokens
     elif begun is None and message.replaces:
         begun = state.session.turns[-1]

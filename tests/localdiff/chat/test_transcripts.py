@@ -473,8 +473,9 @@ def test_a_message_without_an_answer_is_not_continued(room: Room) -> None:
     assert room.asked[-1] == ["Hi", CUT.blocks[0].text]
 
 
-def test_an_empty_reply_is_not_continued(room: Room) -> None:
-    room.model = ScriptedChatModel(replies=[said("")])
+@pytest.mark.parametrize("thought", ["", "Hm."])
+def test_an_empty_reply_is_not_continued(room: Room, thought: str) -> None:
+    room.model = ScriptedChatModel(replies=[said("", thought=thought)])
     assert "error: the last message has no answer to go on with\n" in room("Hi", INTERRUPT, "/continue", display=QUIET)
 
 
