@@ -132,7 +132,8 @@ class BlockCommitted:
 
     Attributes:
         block: number of the block, from 1.
-        token_ids: the draft of the last step, cut after the first end token (which is kept) and at the token limit.
+        token_ids: the draft of the last step, cut after the first end token (which is kept) and at the token limit;
+            empty for a draft of nothing but padding.
         steps: denoise steps it took.
         seconds: wall time of those steps.
         reason: `converged`, `step_limit` (final but not stable and confident) or `cancelled` (the draft is dropped and
