@@ -215,7 +215,9 @@ def _of_extra_words(words: str, context: typer.Context) -> str | None:
     """The hint if `run` got more than one argument, or another command any: the first may be the model, or a recipe."""
     command = context.info_name
     if words in RECIPES and command in ("quantize", "step", "tune"):
-        return f"a recipe is named with `--recipe`: `{context.command_path} --recipe {words}`"
+        model = context.params.get("model") if command == "quantize" else None
+        typed = context.command_path if model is None else f"{context.command_path} {shell_word(model)}"
+        return f"a recipe is named with `--recipe`: `{typed} --recipe {words}`"
     if command not in ("run", "chat", "step"):
         return None
     possible = [context.params.get("prompt")] if command == "run" else [words, *words.split()[:1]]

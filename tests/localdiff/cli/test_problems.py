@@ -64,7 +64,7 @@ from tests.screens.processes import Cli
         (
             ["quantize", "demo", "4bit"],
             "too many arguments: `4bit`",
-            "a recipe is named with `--recipe`: `localdiff quantize --recipe 4bit`",
+            "a recipe is named with `--recipe`: `localdiff quantize demo --recipe 4bit`",
         ),
         (["bench", "step", "4bit"], "too many arguments: `4bit`", "a recipe is named with `--recipe`: `localdiff"),
         (["tune", "4bit"], "too many arguments: `4bit`", "a recipe is named with `--recipe`: `localdiff tune"),
