@@ -8,7 +8,7 @@ import pytest
 
 from quant.errors import OutputError
 from quant.jobs.replaceable import is_occupied, require_deletable, require_free
-from quant.names import MANIFEST_FILE, NOTE, PARTIAL
+from quant.names import MANIFEST_FILE, NOTE, PARTIAL, SCRATCH
 
 SHARD = "model-00001-of-00002.safetensors"
 
@@ -26,6 +26,16 @@ def test_nothing_else_may_be_deleted(tmp_path: Path, name: str) -> None:
     (tmp_path / SHARD).touch()
     (tmp_path / name).touch()
     with pytest.raises(OutputError, match=f"`{tmp_path / name}` was not written by"):
+        require_deletable(tmp_path, ("config.json",))
+
+
+def test_of_folders_only_that_of_downloads_may_be_deleted(tmp_path: Path) -> None:
+    """As of a job that was stopped while its output was deleted: what is left does not say whose it is."""
+    (tmp_path / SCRATCH).mkdir()
+    (tmp_path / "config.json").touch()
+    require_deletable(tmp_path, ("config.json",))
+    (tmp_path / SHARD).mkdir()
+    with pytest.raises(OutputError, match=f"`{tmp_path / SHARD}` was not written by"):
         require_deletable(tmp_path, ("config.json",))
 
 
