@@ -87,7 +87,8 @@ def progress_of(
     """
     if output.quiet or output.stderr.moving:
         return status.show
-    told_at, told = clock(), ""
+    told_at = clock()
+    told: str | None = None
 
     def tell(text: str) -> None:
         nonlocal told_at, told

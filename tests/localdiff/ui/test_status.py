@@ -72,6 +72,13 @@ def test_in_a_log_a_stage_that_lasts_has_a_line_and_one_now_and_then_says_how_fa
     assert log.getvalue().splitlines() == ["tile 1", "tile 4", "step 2 of 2"]
 
 
+def test_in_a_log_the_first_line_may_begin_with_a_number() -> None:
+    log = io.StringIO()
+    output = Output(stdout=Stream(file=io.StringIO()), stderr=Stream(file=log))
+    progress_of(output, StatusLine(output.stderr), iter((0.0, 1.5, 1.5)).__next__)("4bit-mine, step 1")
+    assert log.getvalue() == "4bit-mine, step 1\n"
+
+
 def test_progress_is_shown_in_place_where_a_line_can_move_and_nowhere_with_quiet() -> None:
     terminal, status = status_line_of()
     output = Output(stdout=Stream(file=io.StringIO()), stderr=status._stream)
