@@ -317,7 +317,7 @@ def test_a_run_waits_for_what_another_thread_computes_on_its_prefix_cache(
     engine = tiny.engine(tmp_path)
     expected = end_of(engine.generate("b", options())).token_ids
     prefix_cache, encode = engine.new_prefix_cache(), DiffusionGemma.encode
-    within, further = threading.Event(), threading.Event()
+    within, further, begins, start = threading.Event(), threading.Event(), threading.Event(), PrefixCache.start_run
 
     def wait_once(network: DiffusionGemma, *inputs: Any) -> None:
         if not within.is_set():
@@ -325,9 +325,21 @@ def test_a_run_waits_for_what_another_thread_computes_on_its_prefix_cache(
             further.wait(60)
         encode(network, *inputs)
 
+    def overtaken_run() -> None:
+        for event in engine.generate("a", options(), prefix_cache=prefix_cache):
+            if isinstance(event, Prefilled):
+                assert begins.wait(60)  # otherwise this thread might be done before the other one gets a turn
+
+    def start_run(*arguments: Any) -> int:
+        cached_tokens = start(prefix_cache, *arguments)
+        if prefix_cache.rewinds == 2:
+            begins.set()
+        return cached_tokens
+
     monkeypatch.setattr(DiffusionGemma, "encode", wait_once)
+    monkeypatch.setattr(prefix_cache, "start_run", start_run)
     with ThreadPoolExecutor() as threads:
-        overtaken = threads.submit(lambda: list(engine.generate("a", options(), prefix_cache=prefix_cache)))
+        overtaken = threads.submit(overtaken_run)
         within.wait(60)
         other = threads.submit(lambda: end_of(engine.generate("b", options(), prefix_cache=prefix_cache)))
         time.sleep(0.1)
