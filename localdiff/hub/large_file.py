@@ -47,7 +47,7 @@ all memory, which fills where the line is faster than the disk; each process tha
 one is about slow lines. A file arrives in pieces of up to 64 MB; by default it begins with four at once, none of which
 is whole within `STALLED` where the process gets 2 MB/s. It fetches more at once as soon as the line allows."""
 XET_BYTES = 800_000_000
-"""Memory of a process that fetches through `hf_xet` with these limits."""
+"""What the plan allows for a process that fetches through `hf_xet` with these limits."""
 
 
 def xet_remedy() -> str | None:

@@ -18,7 +18,7 @@ SHARD = "model-00001-of-00002.safetensors"
 )
 def test_what_jobs_and_desktops_write_may_be_deleted(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
-    require_deletable(tmp_path, ())
+    require_deletable(tmp_path, ())  # raises otherwise, as the next test shows
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "note" + NOTE, "tokenizer.json"])
