@@ -6,13 +6,11 @@ so that a terminal and an SVG picture can be made from the same rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Style:
+class Style(NamedTuple):
     """How a span looks.
 
     Attributes:
@@ -35,7 +33,7 @@ class Style:
 
 @lru_cache(maxsize=256)
 def _underlined(style: Style) -> Style:
-    return replace(style, underline=True)
+    return style._replace(underline=True)
 
 
 PLAIN = Style()

@@ -77,7 +77,7 @@ def style_letters(row: Row) -> str:
     names = {style: letter for letter, style in letters_of(DARK).items()}
     letters = ""
     for span in row:
-        bare = replace(span.style, underline=False)
+        bare = span.style._replace(underline=False)
         letter = names[bare]
         letters += (letter.upper() if span.style.underline else letter) * span.width
     return letters
@@ -137,7 +137,7 @@ def assert_golden(palette: Palette, size: Size, script: str) -> None:
         for row, letters in zip(picture.rows, golden(script)[f"{title}: style"], strict=True):
             expected = [(styles[letter.lower()], letter.isupper()) for letter in letters]
             drawn = [span.style for span in row for _ in range(span.width)]
-            assert drawn == [replace(style, underline=under or style.underline) for style, under in expected]
+            assert drawn == [style._replace(underline=under or style.underline) for style, under in expected]
 
 
 def test_the_picture_depends_on_nothing_but_its_arguments() -> None:
