@@ -20,8 +20,8 @@ from localdiff.view.style import Row
 REPAINT_SECONDS = 1.0
 """All rows are sent again this often, which repairs what an echoed key or another program left on them."""
 
-RENDER_SHARE = 30
-"""Drawing takes the interpreter from the engine, so it may take a thirtieth of the time. The faster of the last two
+RENDER_SHARE = 40
+"""Drawing takes the interpreter from the engine, so it may take a fortieth of the time. The faster of the last two
 frames counts: the other may have run Python's garbage collector, and the canvas would freeze for a second."""
 
 WRITE_SHARE = 4
@@ -80,7 +80,7 @@ class Painter:
 
     @property
     def interval(self) -> float:
-        """Seconds until the next frame: drawing may take a thirtieth of the time and writing a quarter."""
+        """Seconds until the next frame: drawing may take a fortieth of the time and writing a quarter."""
         after_write = min(WRITE_SHARE * self._write_seconds, LONGEST_WAIT)
         return max(self._shortest, RENDER_SHARE * self._render_seconds, after_write)
 
