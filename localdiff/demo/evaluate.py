@@ -112,18 +112,6 @@ def _reply(
     return answer, finished
 
 
-def whole_number(text: str) -> int:
-    """The value of an option that counts something.
-
-    Raises:
-        ArgumentTypeError: it is below 1.
-    """
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} should be 1 or more")
-    return number
-
-
 def main(typed: Sequence[str] | None = None) -> None:
     """Evaluate and print, with the arguments of this process or others."""
     parser = argparse.ArgumentParser(prog="python -m localdiff.demo.evaluate", description=__doc__.splitlines()[0])
@@ -133,7 +121,7 @@ def main(typed: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--after", nargs="+", choices=sorted(ALL_SKILLS), default=[], metavar="SKILL", help="asked first"
     )
-    parser.add_argument("--prompts", type=whole_number, default=200)
+    parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--json", action="store_true", help="one JSON object a line in place of the table")
     arguments = parser.parse_args(typed)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import torch
 
-from localdiff.demo.evaluate import whole_number
 from localdiff.demo.training.architecture import CANVAS_LENGTH
 from localdiff.demo.training.batches import Batches, Draw
 from localdiff.demo.training.team import Team
@@ -34,10 +33,10 @@ def make_parser(module: str, about: str, *, updates: int, decay: int) -> argpars
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
     parser.add_argument("work", type=Path, help="folder that keeps the state of the training")
-    parser.add_argument("--updates", type=whole_number, default=updates)
+    parser.add_argument("--updates", type=int, default=updates)
     parser.add_argument("--decay", type=int, default=decay, help="updates over which the rate falls to 0")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=whole_number, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument(
         "--compile", action="store_true", help="compile what lies between products: faster, and needs a C++ compiler"
     )

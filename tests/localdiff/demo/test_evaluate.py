@@ -31,8 +31,6 @@ def test_a_few_questions_promise_no_certainty(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--prompts", "0"], 2, "argument --prompts: 0 should be 1 or more"),
-        (["--prompts", "few"], 2, "argument --prompts: invalid whole_number value: 'few'"),
         (["--model", "/nowhere"], 3, "error: no such directory: `/nowhere`\nhint: a model is"),
         (["--seeds", "-1", "--skills", "add", "--prompts", "1"], 2, "error: seed=-1 must be >= 0\n"),
         (["--adapter", "nope"], 3, "error: there is no adapter `nope`\nhint: "),

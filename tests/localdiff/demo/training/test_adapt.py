@@ -108,23 +108,6 @@ def test_a_journal_has_a_line_for_each_update_and_says_every_twentieth(
 
 
 @pytest.mark.parametrize("module", [adapt, train])
-@pytest.mark.parametrize("option", ["--updates", "--threads"])
-def test_a_training_takes_one_update_and_one_thread_or_more(
-    module: ModuleType,
-    option: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["train", str(tmp_path / "work"), option, "0"])
-    with pytest.raises(SystemExit) as stopped:
-        module.main()
-    assert stopped.value.code == 2
-    assert f"error: argument {option}: 0 should be 1 or more\n" in capsys.readouterr().err
-    assert not (tmp_path / "work").exists()
-
-
-@pytest.mark.parametrize("module", [adapt, train])
 def test_what_was_never_trained_is_not_exported(
     module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
