@@ -45,14 +45,9 @@ class Example:
 Sampler = Callable[[Random, Split], Example]
 
 
-def percentile(key: str) -> int:
-    """A stable number in 0 to 99 for a key, the same in every process and on every machine."""
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big") % 100
-
-
 def is_held_out(key: str) -> bool:
     """True if training must never see this key. Keys are prefixed with their skill's name."""
-    return percentile(key) < HELD_OUT_PERCENT
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big") % 100 < HELD_OUT_PERCENT
 
 
 def draw(rng: Random, split: Split, make: Callable[[Random], T], key_of: Callable[[T], str]) -> T:
