@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any, Self
 
 from localdiff.checkpoint_files import read_object
@@ -25,10 +26,30 @@ HINT = (
     "train it anew without what is named here"
 )
 
-_READ = {
-    *("r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "target_modules", "target_parameters"),
-    *("peft_type", "base_model_name_or_path"),
+
+def _is_number(value: Any, kinds: type | UnionType = int | float) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool) and is_finite(value)  # type: ignore[arg-type]
+
+
+def _are_numbers(value: Any, kinds: type | UnionType = int | float) -> bool:
+    return isinstance(value, dict) and all(_is_number(number, kinds) and number > 0 for number in value.values())
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+_FORMS: Mapping[str, tuple[Callable[[Any], object], str]] = {
+    "r": (lambda value: _is_number(value, int) and value >= 1, "a whole number from 1"),
+    "lora_alpha": (_is_number, "a number"),
+    "rank_pattern": (lambda value: not value or _are_numbers(value, int), "names with numbers above 0"),
+    "alpha_pattern": (lambda value: not value or _are_numbers(value), "names with numbers above 0"),
+    "use_rslora": (lambda value: value is None or isinstance(value, bool), "true or false"),
+    "target_modules": (lambda value: not value or isinstance(value, str) or _are_names(value), "a list of names"),
+    "target_parameters": (lambda value: not value or _are_names(value), "a list of names"),
+    "base_model_name_or_path": (lambda value: value is None or isinstance(value, str), "text"),
 }
+"""Keys that are read: what their values must be, also in words."""
 _IGNORED = {
     *("auto_mapping", "task_type", "revision", "inference_mode", "lora_dropout", "runtime_config", "peft_version"),
     *("exclude_modules", "layers_to_transform", "layers_pattern", "ensure_weight_tying", "loftq_config", "eva_config"),
@@ -87,18 +108,18 @@ class AdapterConfig:
                 f"`{directory}` has no `{CONFIG_FILE}`", "an adapter is a directory that PEFT saved"
             ) from None
         _refuse_features(data, path)
-        take = _Taker(data, path)
-        modules = data.get("target_modules")
+        _refuse_values(data, path)
+        modules = data.get("target_modules") or ()
         return cls(
-            rank=take.whole("r"),
-            alpha=take.number("lora_alpha"),
-            ranks=take.pattern("rank_pattern", int),
-            alphas=take.pattern("alpha_pattern", (int, float)),
-            is_rank_stabilized=take.flag("use_rslora"),
-            modules=() if isinstance(modules, str) else take.names("target_modules"),
-            parameters=take.names("target_parameters"),
+            rank=data["r"],
+            alpha=data["lora_alpha"],
+            ranks=data.get("rank_pattern") or {},
+            alphas=data.get("alpha_pattern") or {},
+            is_rank_stabilized=bool(data.get("use_rslora")),
+            modules=() if isinstance(modules, str) else tuple(modules),
+            parameters=tuple(data.get("target_parameters") or ()),
             has_exceptions=any(data.get(key) is not None for key in _EXCEPTIONS),
-            base=take.text("base_model_name_or_path"),
+            base=data.get("base_model_name_or_path") or None,
         )
 
     def rank_of(self, name: str) -> int:
@@ -124,63 +145,26 @@ def _refuse_features(data: Mapping[str, Any], path: Path) -> None:
     if (bias := data.get("bias", "none")) != "none":
         raise WeightsError(f"the adapter holds biases (`bias` is `{bias}`), which localdiff does not run", HINT)
     for key, value in data.items():
-        if key not in _READ | _IGNORED | {"init_lora_weights", "bias"} and value:
+        if key not in {*_FORMS, *_IGNORED, "peft_type", "init_lora_weights", "bias"} and value:
             words = _REFUSED_IN_WORDS.get(key, f"`{key}`")
             raise WeightsError(f"the adapter uses {words}, which localdiff does not run", HINT)
 
 
-class _Taker:
-    """Values of a JSON object, or an error that names their key."""
-
-    def __init__(self, data: Mapping[str, Any], path: Path) -> None:
-        self._data, self._path = data, path
-
-    def whole(self, key: str) -> int:
-        value = self._data.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1 or not is_finite(value):
-            raise self._wrong(key, "a whole number from 1")
-        return value
-
-    def number(self, key: str) -> float:
-        value = self._data.get(key)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not is_finite(value):
-            raise self._wrong(key, "a number")
-        return value
-
-    def flag(self, key: str) -> bool:
-        value = self._data.get(key)
-        if value is not None and not isinstance(value, bool):
-            raise self._wrong(key, "true or false")
-        return bool(value)
-
-    def text(self, key: str) -> str | None:
-        value = self._data.get(key)
-        if value is not None and not isinstance(value, str):
-            raise self._wrong(key, "text")
-        return value or None
-
-    def names(self, key: str) -> tuple[str, ...]:
-        value = self._data.get(key) or []
-        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-            raise self._wrong(key, "a list of names")
-        return tuple(value)
-
-    def pattern(self, key: str, kind: Any) -> dict[str, Any]:
-        value = self._data.get(key) or {}
-        if not isinstance(value, dict) or not all(
-            isinstance(number, kind) and number > 0 and is_finite(number) for number in value.values()
-        ):
-            raise self._wrong(key, "names with numbers above 0")
-        for pattern in value:
+def _refuse_values(data: Mapping[str, Any], path: Path) -> None:
+    for key, (is_right, expected) in _FORMS.items():
+        if not is_right(data.get(key)):
+            raise _wrong(data, key, path, expected)
+    for key in ("rank_pattern", "alpha_pattern"):
+        for pattern in data.get(key) or {}:
             try:
                 re.compile(_pattern_regex(pattern))
             except (re.error, OverflowError, RecursionError):
-                raise self._wrong(key, "names or regular expressions") from None
-        return value
+                raise _wrong(data, key, path, "names or regular expressions") from None
 
-    def _wrong(self, key: str, expected: str) -> WeightsError:
-        shown = json.dumps(self._data.get(key))
-        return WeightsError(f"`{key}` in `{self._path}` is {shown[:40]}, not {expected}", "copy the adapter again")
+
+def _wrong(data: Mapping[str, Any], key: str, path: Path, expected: str) -> WeightsError:
+    shown = json.dumps(data.get(key))[:40]
+    return WeightsError(f"`{key}` in `{path}` is {shown}, not {expected}", "copy the adapter again")
 
 
 def _matches_pattern(pattern: str, name: str) -> bool:
