@@ -378,21 +378,6 @@ def test_a_session_is_deleted_once_the_user_says_yes(chats: Chats) -> None:
     assert chat.finish() == 0
 
 
-def test_a_question_is_shown_again_after_ctrl_z(chats: Chats) -> None:
-    (chats.home / "sessions").mkdir(parents=True)
-    (chats.home / "sessions" / "old.jsonl").touch()
-    chat = chats(script=HELLO, under=with_jobs('"$@"; fg > /dev/null'))
-    say(chat, "/delete old")
-    question = b"Delete session `old` (cannot be read)? [y/N]"
-    chat.wait_for_bytes(question)
-    chat.type(b"y\x1a")
-    chat.wait_for_bytes(question, times=2)
-    chat.type(b"\r")
-    chat.wait_for("Nothing was deleted.")  # what was typed before is discarded, as terminals do
-    say(chat, "/exit")
-    assert chat.finish() == 0
-
-
 def test_the_window_may_be_resized(chats: Chats) -> None:
     chat = chats(script=chats.held())
     for columns, rows in ((60, 20), (100, 30), (80, 24)):

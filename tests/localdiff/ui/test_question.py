@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import pty
-import signal
 
 import pytest
 
@@ -91,34 +90,6 @@ def test_ctrl_c_ends_the_line(keyboard: Keyboard, shown: io.StringIO) -> None:
     with pytest.raises(KeyboardInterrupt):
         ask("Continue?")
     assert shown.getvalue() == "\nContinue? [Y/n] \n"
-
-
-class SuspendedScreen(io.StringIO):
-    """Ctrl-Z and `fg` when the question has just been shown, or while it is being written."""
-
-    def __init__(self, *, is_writing: bool) -> None:
-        super().__init__()
-        self._suspended, self._is_writing = False, is_writing
-
-    def write(self, text: str, /) -> int:
-        if not self._suspended:
-            self._suspended = True
-            super().write(text)
-            signal.raise_signal(signal.SIGCONT)
-            self._is_writing = False
-        elif self._is_writing:
-            raise RuntimeError("reentrant call")  # as Python's streams do
-        else:
-            super().write(text)
-        return len(text)
-
-
-@pytest.mark.parametrize("is_writing", [False, True])
-def test_ctrl_z_when_the_question_has_just_been_shown_shows_it_again(is_writing: bool) -> None:
-    shown = SuspendedScreen(is_writing=is_writing)
-    ask = asker(Stream(file=shown, terminal=True), Keyboard("y\n"), default=False)
-    assert ask is not None and ask("Continue?")
-    assert shown.getvalue() == "\nContinue? [y/N] " * 2
 
 
 def test_what_was_typed_before_the_question_is_no_answer() -> None:
