@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Literal, TypeAlias, TypeVar
 
-from localdiff.trace.comparison.alignment import common_runs
 from localdiff.trace.header import Adapter, Header
 from localdiff.trace.trace import Block, Trace
 
@@ -198,7 +198,8 @@ class _Tokens:
                 stretches.append(Stretch(change=change, starts=(i, k), pieces=both))
 
         i = k = 0
-        for a, b, size in common_runs(*(self._names(trace, trace.token_ids) for trace in self._traces)):
+        names, others = (self._names(trace, trace.token_ids) for trace in self._traces)
+        for a, b, size in SequenceMatcher(a=names, b=others, autojunk=False).get_matching_blocks():
             between: Change = "changed"
             if i == a:
                 between = "only in B"
