@@ -6,7 +6,9 @@ import asyncio
 import os
 import stat
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -421,38 +423,37 @@ def test_of_very_many_paths_only_what_all_share_is_completed(
     assert typed(f"/file {TAB}{ENTER}") == "/file name-"
 
 
-def test_what_comes_at_once_takes_few_steps(typed: TypedReader) -> None:
-    """Counted in calls. Unmarked pastes and keys typed ahead come at once; the line may have a folded paste."""
-    long, text, calls = "x\n" * 30, "some words " * 1_000, 0
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """Counts the calls inside."""
+    calls = Counter[str]()
 
     def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
+        calls["calls"] += event in ("call", "c_call")
 
     sys.setprofile(count)
     try:
-        line = typed(pasted(long) + text + ENTER)
+        yield calls
     finally:
         sys.setprofile(None)
+
+
+def test_what_comes_at_once_takes_few_steps(typed: TypedReader) -> None:
+    """Counted in calls. Unmarked pastes and keys typed ahead come at once; the line may have a folded paste."""
+    long, text = "x\n" * 30, "some words " * 1_000
+    with counted() as calls:
+        line = typed(pasted(long) + text + ENTER)
     assert line == long + text
-    assert calls < 200 * len(text)
+    assert calls["calls"] < 200 * len(text)
 
 
 def test_marks_are_looked_for_once_per_line_and_not_per_character() -> None:
-    pastes, line, calls = Pastes(), "word [pasted 21 lines " * 1_000, 0
+    pastes, line = Pastes(), "word [pasted 21 lines " * 1_000
     pastes.fold("x\n" * (LONG + 1))
-
-    def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
+    with counted() as calls:
         assert pastes.mended(line) is None
         assert pastes.mended(line + "!") is None
-    finally:
-        sys.setprofile(None)
-    assert calls < 100
+    assert calls["calls"] < 100
 
 
 def test_the_history_is_private_and_shared(tmp_path: Path) -> None:

@@ -377,11 +377,6 @@ def test_the_context_is_worth_a_word_from_four_fifths_on(room: Room) -> None:
     )
 
 
-def test_an_answer_that_was_cut_says_how_to_get_more(room: Room) -> None:
-    room.model = ScriptedChatModel(replies=[Said(reason="length")])
-    assert "hint: reached max-tokens 1,024; `/continue` gives the rest\n" in room("Hi")
-
-
 CUT = Said(blocks=(Block(text="One.\n\nTw"),), reason="length")
 
 
