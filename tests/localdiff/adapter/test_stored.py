@@ -14,7 +14,7 @@ from safetensors.torch import load as loaded_tensors
 from safetensors.torch import save_file
 from torch import Tensor
 
-from localdiff.adapter import Adapter, StoredAdapter, add_adapter, open_adapter, save_adapter
+from localdiff.adapter import Adapter, add_adapter, open_adapter, save_adapter
 from localdiff.adapter.attach import terms_of
 from localdiff.checkpoints import adapter_reference
 from localdiff.errors import WeightsError
@@ -357,9 +357,3 @@ def test_a_base_of_the_same_name_by_another_owner_is_taken_for_a_copy(
     load(tmp_path, None, "somebody/quantized", "google/diffusiongemma-26b-a4b-it")
     (said,) = [record.getMessage() for record in caplog.records]
     assert "was trained on `unsloth/diffusiongemma-26B-A4B-it`, which is taken for a copy of `google/" in said
-
-
-def test_an_open_adapter_remembers_its_directory(tmp_path: Path) -> None:
-    save(tmp_path, "q_proj")
-    stored = StoredAdapter.open(tmp_path, "mine")
-    assert (stored.name, stored.directory) == ("mine", tmp_path)

@@ -215,12 +215,6 @@ def test_an_interrupt_that_a_library_turns_into_another_error_is_one() -> None:
             raise ValueError("could not determine the shape of object type") from None
 
 
-def test_an_interrupt_while_loading_ends_it_at_once() -> None:
-    with pytest.raises(KeyboardInterrupt), interruptible():
-        signal.raise_signal(signal.SIGINT)
-        pytest.fail("it went on")
-
-
 def test_without_an_interrupt_loading_ends_as_ever() -> None:
     before = signal.getsignal(signal.SIGINT)
     with interruptible():

@@ -11,7 +11,6 @@ from wcwidth import wcswidth
 
 from localdiff.ui.region import (
     CURSOR_OFF,
-    CURSOR_ON,
     ERASE_BELOW,
     LEAVE,
     RESTORE,
@@ -91,16 +90,9 @@ def test_a_frame_is_wrapped_in_marks_and_leaves_the_terminal_usable() -> None:
     text = drawing.frame("one")
     assert text.startswith(SYNC_ON) and text.endswith(WRAP_ON + SYNC_OFF)
     assert text.index(WRAP_OFF) < text.index("one") < text.index(WRAP_ON)
-    drawing.close()
-    assert drawing.terminal.writes[-1].endswith(RESTORE)
-    assert RESTORE.endswith(CURSOR_ON)
-
-
-def test_the_cursor_is_hidden_meanwhile() -> None:
-    drawing = Drawing()
-    drawing.frame("one")
     assert drawing.terminal.screen.cursor.hidden
     drawing.close()
+    assert drawing.terminal.writes[-1].endswith(RESTORE)
     assert not drawing.terminal.screen.cursor.hidden
 
 

@@ -26,8 +26,11 @@ def test_both_on_the_terminal() -> None:
     assert run.lines() == ["First line.", "Second line.", f"{FOOTER} ctx 27/8,192"]
 
 
-def test_nothing_moves_where_the_canvas_is_turned_off() -> None:
-    run = terminal(*RUN, "--live", "off", "--color", "never", "-v", script=SCRIPT, columns=100)
+@pytest.mark.parametrize(("options", "term"), [(("--live", "off", "--color", "never"), "xterm"), ((), "dumb")])
+def test_nothing_moves_where_the_canvas_is_turned_off_or_the_terminal_is_dumb(
+    options: tuple[str, ...], term: str
+) -> None:
+    run = terminal(*RUN, *options, "-v", script=SCRIPT, env=environment(TERM=term), columns=100)
     assert run.finish() == 0
     assert b"\x1b" not in run.raw
     assert b"\r" not in run.raw.replace(b"\r\n", b"")
@@ -96,14 +99,6 @@ def test_quiet_on_a_terminal_is_the_answer_alone() -> None:
     run = terminal(*RUN, "-q", script=SCRIPT)
     assert run.finish() == 0
     assert bytes(run.raw) == ANSWER.encode().replace(b"\n", b"\r\n") + b"\r\n"
-
-
-def test_a_dumb_terminal_sees_nothing_move() -> None:
-    run = terminal(*RUN, "-v", script=SCRIPT, env=environment(TERM="dumb"), columns=100)
-    assert run.finish() == 0
-    assert b"\x1b" not in run.raw
-    assert b"\r" not in run.raw.replace(b"\r\n", b"")
-    assert run.lines()[1:] == VERBOSE
 
 
 def test_verbose_lines_stay_above_the_canvas() -> None:
