@@ -123,15 +123,9 @@ class ChatSettings:
         """
         field = name.lower().replace("-", "_")
         text = _DEFAULT if text.lower() == _DEFAULT else text
-        before = self.options, self.display
         try:
-            if field in _CHOICES:
-                self._set_display(field, text)
-            elif field in _KEYS:
-                self._set_option(field, text)
-            else:
-                raise _unknown(name)
-            self._in_force(self.options)  # a value may be valid by itself but not with the model's
+            options, display = self._changed(name, field, text)
+            self._in_force(options)  # a value may be valid by itself but not with the model's
         except UsageError as error:
             if isinstance(error, ArgumentError):
                 error.say(_as_set)
@@ -141,9 +135,9 @@ class ChatSettings:
                 )
                 if other := next(others, None):
                     error.hint = f"nothing was changed; `/set {_hyphenated(other)} default` takes the other one back"
-            self.options, self.display = before
             error.hint = error.hint or "nothing was changed; `/set` lists the current settings"
             raise
+        self.options, self.display = options, display
         if text == _DEFAULT:
             self._origins.pop(field, None)
         else:
@@ -186,20 +180,21 @@ class ChatSettings:
     def _origin(self, word: str) -> str:
         return self._origins.get(word, "default")
 
-    def _set_option(self, field: str, text: str) -> None:
-        key = _KEYS[field]
-        value = key.default if text == _DEFAULT else key.from_text(text)
-        self.options = replace(self.options, **{_option_of(key): value})  # type: ignore[arg-type]
-
-    def _set_display(self, field: str, text: str) -> None:
+    def _changed(self, name: str, field: str, text: str) -> tuple[GenerateOptions, DisplaySettings]:
+        """The settings with another value of one of them."""
+        if (key := _KEYS.get(field)) is not None:
+            value = key.default if text == _DEFAULT else key.from_text(text)
+            return replace(self.options, **{_option_of(key): value}), self.display  # type: ignore[arg-type]
+        if (choices := _CHOICES.get(field)) is None:
+            raise _unknown(name)
         if text == _DEFAULT:
-            value: object = getattr(DisplaySettings(), field)
-        elif (word := text.lower()) in _CHOICES[field]:
-            value = word == "on" if _CHOICES[field] is _SWITCH else word
+            value = getattr(DisplaySettings(), field)
+        elif (word := text.lower()) in choices:
+            value = word == "on" if choices is _SWITCH else word
         else:
-            raise ArgumentError(f"{{{field}}} must be one of {', '.join(_CHOICES[field])}", **{field: text})
-        self.display = replace(self.display, **{field: value})  # type: ignore[arg-type]
-        self.options = replace(self.options, think=self.display.think != "off")
+            raise ArgumentError(f"{{{field}}} must be one of {', '.join(choices)}", **{field: text})
+        display = replace(self.display, **{field: value})  # type: ignore[arg-type]
+        return replace(self.options, think=display.think != "off"), display
 
 
 def _option_of(key: Key) -> str:
