@@ -8,7 +8,6 @@ prints replies by whole paragraphs (`chat.reply_printer`), and has remarks of it
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 
 from localdiff.events import BlockCommitted, Event, RunFinished, RunStarted, RunStats, TextCommitted
 from localdiff.sizes import counted, rounded
@@ -49,30 +48,32 @@ class RunPrinter:
         self._answer = None if answer is None else TextWriter(answer, whole_lines=output.mixes)
         thinking = output.stderr if thoughts and output.notes else None
         self._thought = None if thinking is None else TextWriter(thinking, whole_lines=True, style=DIM)
-        self._dot = output.stderr.dot()
 
     def __enter__(self) -> RunPrinter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End an answer that was cut short."""
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
     def on_event(self, event: Event) -> None:
         """Print what the event adds."""
         match event:
-            case RunStarted():
-                if self._output.logs:
-                    self._above(f"seed {event.seed}")
-            case BlockCommitted():
-                self._committed(event)
+            case RunStarted() if self._output.logs:
+                self._above(f"seed {event.seed}")
+            case BlockCommitted() if self._output.logs:
+                took = f"{counted(event.steps, 'step')}, {rounded(event.seconds)} s"
+                self._above(f"block {event.block}: {took}, {event.reason.replace('_', ' ')}")
+            case TextCommitted(channel="thought"):
+                if self._thought is not None:
+                    self._thought.add(event.text)
             case TextCommitted():
-                self._text(event)
+                if self._thought is not None:
+                    self._thought.end()
+                if self._answer is not None:
+                    self._answer.add(event.text)
             case RunFinished():
                 self.close()
-                self._finished(self._reply, event.stats)
+                self._finished(event.stats)
 
     def close(self) -> None:
         """End an answer; a second call does nothing."""
@@ -80,25 +81,8 @@ class RunPrinter:
             if text is not None:
                 text.end()
 
-    def _committed(self, event: BlockCommitted) -> None:
-        if self._output.logs:
-            self._above(
-                f"block {event.block}: {counted(event.steps, 'step')}, {rounded(event.seconds)} s, "
-                f"{event.reason.replace('_', ' ')}"
-            )
-
-    def _text(self, event: TextCommitted) -> None:
-        if event.channel == "thought":
-            if self._thought is not None:
-                self._thought.add(event.text)
-        else:
-            if self._thought is not None:
-                self._thought.end()
-            if self._answer is not None:
-                self._answer.add(event.text)
-
-    def _finished(self, reply: Reply, stats: RunStats) -> None:
-        output = self._output
+    def _finished(self, stats: RunStats) -> None:
+        output, reply = self._output, self._reply
         if reply.reason == "cancelled" and output.notes:
             output.stderr.write(stopped(reply.where, stats.tokens) + "\n")
         elif reply.fault is not None:
@@ -112,23 +96,22 @@ class RunPrinter:
         if output.stats or (output.notes and not nothing):
             self._footer(stats)
         if reply.reason == "length":
-            self._incomplete(reply, limit_reached("--max-tokens", reply.max_tokens, "raise it to get the rest"))
+            self._incomplete(limit_reached("--max-tokens", reply.max_tokens, "raise it to get the rest"))
         elif reply.reason == "context_full":
             more = self._context < self._max_context
             remedy = "raise `--context` to get the rest" if more else "this model takes no more"
-            self._incomplete(reply, context_full(self._context, remedy))
+            self._incomplete(context_full(self._context, remedy))
 
-    def _incomplete(self, reply: Reply, why: str) -> None:
+    def _incomplete(self, why: str) -> None:
         """Says why an answer was cut, and in a script, which no exit code tells, that it was."""
         if self._output.quiet:
             return
-        if not self._output.notes and reply.fault is None:
+        if not self._output.notes and self._reply.fault is None:
             self._output.warning("the answer is incomplete")
         self._output.hint(why)
 
     def _footer(self, stats: RunStats) -> None:
         stream = self._output.stderr
-        width = stream.room
-        line = footer(stats, context=self._context, width=width, dot=self._dot, slowed=self._slowed)
+        line = footer(stats, context=self._context, width=stream.room, dot=stream.dot(), slowed=self._slowed)
         crowded = stats.prompt_tokens + stats.tokens >= CROWDED * self._context
         stream.write(stream.styled(line, YELLOW if crowded else DIM) + "\n")
