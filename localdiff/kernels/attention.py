@@ -48,8 +48,8 @@ SMALL_HEADS: dict[MmaKind, AttentionTile] = {
     "tcgen05": AttentionTile(64, 32, 4),
 }
 """Head sizes up to 256. `quant.cuda.tiles` says why tiles depend on the GPU. The one for an H100 was the fastest of
-those timed there (`docs/gpu-measured.md`). With two stages, keys and values have one buffer: a tile is copied once the
-one before it is done with, and waited for at once. Three stages of 64 keys have no room on an RTX GPU."""
+those timed there. With two stages, keys and values have one buffer: a tile is copied once the one before it is done
+with, and waited for at once. Three stages of 64 keys have no room on an RTX GPU."""
 LARGE_HEADS: dict[MmaKind, AttentionTile] = {
     "mma.sync": AttentionTile(32, 32, 8),
     "wgmma": AttentionTile(64, 32, 8),
