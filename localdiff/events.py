@@ -11,6 +11,7 @@ changes its name or its meaning, because traces store these fields; `docs/events
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal, Protocol, TypeAlias
 
@@ -223,6 +224,12 @@ class Observer(Protocol):
 
     def on_event(self, event: Event) -> None:
         """Take the next event; events arrive in the order in which they happened."""
+
+
+def text_of(events: Iterable[Event], channel: Channel = "answer") -> str:
+    """Everything that a run wrote to a channel; its iterator may be given, and is then run to its end."""
+    texts = (event for event in events if isinstance(event, TextCommitted))
+    return "".join(event.text for event in texts if event.channel == channel)
 
 
 def name_of(kind: type[Event]) -> str:

@@ -28,7 +28,7 @@ from localdiff.demo.leaving import leaving
 from localdiff.demo.scoring import score
 from localdiff.demo.skills import ALL_SKILLS, SKILLS, Example
 from localdiff.engine import Engine
-from localdiff.events import BlockStats, RunFinished, TextCommitted
+from localdiff.events import BlockStats, RunFinished, text_of
 from localdiff.options import GenerateOptions
 
 
@@ -106,10 +106,9 @@ def _reply(
     """Adds an example's question to the messages, and gets it answered."""
     messages += [{"role": role, "content": content} for role, content in example.messages]
     events = list(conversation.answer(messages, GenerateOptions(seed=seed)))
-    answer = "".join(event.text for event in events if isinstance(event, TextCommitted) and event.channel == "answer")
     finished = events[-1]
     assert isinstance(finished, RunFinished)
-    return answer, finished
+    return text_of(events), finished
 
 
 def main(typed: Sequence[str] | None = None) -> None:

@@ -18,7 +18,7 @@ from localdiff.events import (
     Event,
     RunFinished,
     RunStarted,
-    TextCommitted,
+    text_of,
 )
 from localdiff.trace.header import Header
 
@@ -103,8 +103,7 @@ class Trace:
 
     def text(self, channel: Channel = "answer") -> str:
         """Everything that was committed to a channel."""
-        texts = (event for event in self.events if isinstance(event, TextCommitted))
-        return "".join(event.text for event in texts if event.channel == channel)
+        return text_of(self.events, channel)
 
 
 def _block(events: tuple[Event, ...]) -> Block:

@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 
 from localdiff.conversation import Conversation
 from localdiff.errors import UsageError
-from localdiff.events import BlockCommitted, DenoiseStep, Event, Prefilled, RunFinished, RunStarted, TextCommitted
+from localdiff.events import (
+    BlockCommitted,
+    DenoiseStep,
+    Event,
+    Prefilled,
+    RunFinished,
+    RunStarted,
+    TextCommitted,
+    text_of,
+)
 from localdiff.options import GenerateOptions
 from tests.checkpoints.chats import CALL, GENERATIONS, RESULT, USER, text_part
 from tests.models.caches import assert_same, prefill
@@ -269,10 +278,10 @@ def test_a_cut_reply_is_continued_as_if_it_had_not_been_cut(tmp_path: Path, thou
     chat.model.begin = len(prompt := chat.rendered(asked, options))
     first = list(chat.conversation.answer(asked, options))
     assert (end_of(first).reason, len(end_of(first).token_ids)) == ("length", cut)
-    begun = {"role": "assistant", "content": answer_of(first), "ids": list(end_of(first).token_ids)}
+    begun = {"role": "assistant", "content": text_of(first), "ids": list(end_of(first).token_ids)}
     rest = list(chat.conversation.answer([*asked, begun], replace(options, max_tokens=200)))
     assert [*end_of(first).token_ids, *end_of(rest).token_ids] == chat.model.reply
-    assert answer_of(first) + answer_of(rest) == LONG + LONG
+    assert text_of(first) + text_of(rest) == LONG + LONG
     (cached,) = {event.cached_tokens for event in rest if isinstance(event, Prefilled)}
     canvas = chat.model.config.canvas_length
     assert cached == len(prompt) + (cut - 1) // canvas * canvas
@@ -284,10 +293,6 @@ def test_a_reply_with_more_than_text_is_for_the_template(chat: Dialogue, more: d
     asked = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes", "ids": chat.ids("yes"), **more}]
     without_ids = [asked[0], {"role": "assistant", "content": "yes", **more}]
     assert chat.conversation.prompt_ids(asked, OPTIONS) == chat.engine.prompt_ids(without_ids, OPTIONS)
-
-
-def answer_of(events: Sequence[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextCommitted) and event.channel == "answer")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from localdiff.events import Event, RunFinished, RunStarted, TextCommitted
+from localdiff.events import Event, RunFinished, RunStarted
 
 Kind = TypeVar("Kind", bound=Event)
 
@@ -27,8 +27,3 @@ def end_of(events: Iterable[Event]) -> RunFinished:
     *_, last = events
     assert isinstance(last, RunFinished)
     return last
-
-
-def text_of(events: Iterable[Event], channel: str = "answer") -> str:
-    """What was committed on a channel."""
-    return "".join(event.text for event in of(TextCommitted, events) if event.channel == channel)

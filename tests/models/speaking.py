@@ -12,7 +12,7 @@ import torch
 
 from localdiff.conversation import Conversation
 from localdiff.engine import Engine
-from localdiff.events import Event, Prefilled, RunFinished, TextCommitted
+from localdiff.events import Event, Prefilled, RunFinished, text_of
 from localdiff.identity import ModelIdentity
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -109,8 +109,7 @@ class Dialogue:
         assert isinstance(finished, RunFinished)
         (cached,) = {event.cached_tokens for event in events if isinstance(event, Prefilled)}
         self.read.append(len(prompt) - cached)
-        answer = "".join(e.text for e in events if isinstance(e, TextCommitted) and e.channel == "answer")
-        self.messages = [*asked, {"role": "assistant", "content": answer, "ids": list(finished.token_ids)}]
+        self.messages = [*asked, {"role": "assistant", "content": text_of(events), "ids": list(finished.token_ids)}]
         return events
 
     def rendered(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions = OPTIONS) -> list[int]:

@@ -32,12 +32,13 @@ from localdiff.events import (
     RunFinished,
     RunStarted,
     TextCommitted,
+    text_of,
 )
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
 from tests.models import tiny
-from tests.models.events import end_of, of, start_of, text_of
+from tests.models.events import end_of, of, start_of
 
 A, B = (len(tiny.CONTROL) + tiny.LETTERS.index(letter) for letter in "ab")
 END, PAD = tiny.TURN_END, tiny.PAD
