@@ -12,7 +12,7 @@ no call to this class: whatever messages come next, the cache is rewound to wher
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,7 +61,7 @@ class Conversation:
         options: GenerateOptions | None = None,
         *,
         cancel: threading.Event | None = None,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Answers the last message, as `Engine.generate` does; only the new part of the prompt is encoded.
 
         If the last message is the assistant's, and nothing but content and `ids`, the model goes on with it, and the

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy
 import pytest
@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localdiff.conversation import Conversation
+from localdiff.engine import Engine
 from localdiff.errors import UsageError
 from localdiff.events import (
     BlockCommitted,
@@ -401,6 +402,10 @@ def test_it_answers_as_an_engine_without_a_past(tmp_path: Path) -> None:
         assert [event.token_ids for event in events if isinstance(event, BlockCommitted)] == [
             event.token_ids for event in fresh if isinstance(event, BlockCommitted)
         ]
+
+
+def test_a_type_checker_knows_that_an_answer_can_be_closed() -> None:
+    assert get_type_hints(Conversation.answer)["return"] == get_type_hints(Engine.generate)["return"]
 
 
 def test_two_conversations_of_one_engine_know_nothing_of_each_other(chat: Dialogue) -> None:
