@@ -19,6 +19,7 @@ Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
 """A user message, a conversation as `role` and `content`, or token ids used as they are."""
 
 _MESSAGE = 'a message is `{"role": "user", "content": "…"}`'
+_MESSAGES = 'messages are a list: `[{"role": "user", "content": "…"}]`'
 _PART = 'only text is read: a part is `{"type": "text", "text": "…"}`'
 ROLES = ("user", "assistant", "model", "system", "developer", "tool")
 IDS = "ids"
@@ -59,7 +60,8 @@ def prompt_ids(
         WeightsError: the tokenizer gives an id that the model has no embedding for.
     """
     if not isinstance(prompt, Sequence):
-        hint = "`prompt.tolist()` makes a list of its ids" if hasattr(prompt, "tolist") else None  # torch, numpy
+        is_array = hasattr(prompt, "tolist")  # of torch or numpy
+        hint = "`prompt.tolist()` makes a list of its ids" if is_array else _MESSAGES
         raise UsageError(f"a prompt is text, messages or token ids, not {kind_of(prompt)}", hint)
     if isinstance(prompt, bytes | bytearray):
         raise UsageError("the prompt is bytes, not text", "`prompt.decode()` makes text of bytes in UTF-8")
@@ -94,10 +96,11 @@ def as_messages(prompt: Sequence[Any]) -> list[Mapping[str, Any]]:
             would read as a different one or ignore.
     """
     if not isinstance(prompt, Sequence) or isinstance(prompt, str | bytes | bytearray):
-        raise UsageError(f"messages must be a list, not {kind_of(prompt)}", _MESSAGE)
+        raise UsageError(f"messages must be a list, not {kind_of(prompt)}", _MESSAGES)
     for message in prompt:
         if not isinstance(message, Mapping):
-            raise UsageError(f"a prompt is text, messages or token ids; this one contains {kind_of(message)}", _MESSAGE)
+            hint = f"{_MESSAGE}; prompts are answered one by one" if isinstance(message, str) else _MESSAGE
+            raise UsageError(f"a prompt is text, messages or token ids; this one contains {kind_of(message)}", hint)
         keys = [key for key, value in message.items() if value is not None]
         if unknown := [key for key in keys if key not in FIELDS]:
             raise UsageError(

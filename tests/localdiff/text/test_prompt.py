@@ -55,8 +55,15 @@ def test_a_message_that_a_template_would_misread_is_refused(tmp_path: Path, mess
 
 @pytest.mark.parametrize(("prompt", "kind"), [(5, "an `int`"), (None, "a `NoneType`"), (HI, "a `dict`")])
 def test_what_is_no_sequence_is_no_prompt(tmp_path: Path, prompt: Any, kind: str) -> None:
-    with pytest.raises(UsageError, match=f"a prompt is text, messages or token ids, not {kind}"):
+    with pytest.raises(UsageError, match=f"a prompt is text, messages or token ids, not {kind}") as raised:
         list(tiny.engine(tmp_path).generate(prompt))
+    assert raised.value.hint == 'messages are a list: `[{"role": "user", "content": "…"}]`'
+
+
+def test_of_several_prompts_the_error_says_that_they_are_answered_one_by_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="this one contains a `str`") as raised:
+        list(tiny.engine(tmp_path).generate(["hi", "bye"]))
+    assert str(raised.value.hint).endswith("; prompts are answered one by one")
 
 
 @pytest.mark.parametrize("prompt", [torch.tensor([2, 20]), numpy.array([2, 20])])
