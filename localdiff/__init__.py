@@ -16,13 +16,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from localdiff import events
+    from localdiff import errors, events
     from localdiff.conversation import Conversation
     from localdiff.engine import Engine
     from localdiff.options import GenerateOptions
 
 __version__ = "0.1.0"
-__all__ = ["Conversation", "Engine", "GenerateOptions", "__version__", "events"]
+__all__ = ["Conversation", "Engine", "GenerateOptions", "__version__", "errors", "events"]
 
 _HOMES = {
     "Conversation": "localdiff.conversation",
@@ -32,8 +32,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    if name == "events":
-        return import_module("localdiff.events")
+    if name in ("errors", "events"):
+        return import_module(f"localdiff.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

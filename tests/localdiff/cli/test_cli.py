@@ -319,13 +319,12 @@ def test_what_would_be_said_to_nobody_is_refused(arguments: list[str], words: st
 
 def test_the_package_hands_out_its_names_lazily() -> None:
     program = (
-        "import localdiff, sys; print(dir(localdiff), 'torch' in sys.modules, localdiff.GenerateOptions.__module__)"
+        "import localdiff, sys; print(dir(localdiff), 'torch' in sys.modules)\n"
+        "print(localdiff.GenerateOptions.__module__, localdiff.errors.__name__)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment(), cwd=ROOT)
-    assert (
-        done.stdout
-        == "['Conversation', 'Engine', 'GenerateOptions', '__version__', 'events'] False localdiff.options\n"
-    )
+    names = ["Conversation", "Engine", "GenerateOptions", "__version__", "errors", "events"]
+    assert done.stdout == f"{names} False\nlocaldiff.options localdiff.errors\n"
     with pytest.raises(AttributeError, match="no attribute 'Engin'"):
         localdiff.Engin  # noqa: B018
 
