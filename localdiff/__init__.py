@@ -4,10 +4,10 @@ The public names are loaded on first use, so that importing the package, and wit
 compute, stays fast and free of torch.
 
     from localdiff import Engine, GenerateOptions
+    from localdiff.events import text_of
 
     engine = Engine.load("demo")
-    for event in engine.generate("Spell the word canvas.", GenerateOptions(seed=1)):
-        ...
+    print(text_of(engine.generate("Spell the word canvas.", GenerateOptions(seed=1))))
 """
 
 from __future__ import annotations

@@ -180,6 +180,8 @@ class Engine:
         Nothing is computed, and no argument checked, before the first event is asked for.
 
         Args:
+            prompt: text, a list of messages `{"role": "user", "content": "…"}`, or token ids.
+            options: settings of this answer; None stands for the defaults.
             cancel: ends the run between denoise steps, between blocks and between chunks of the prompt.
             noise: source of randomness; by default what `options.noise` and `options.seed` say.
             stop_rule: which rule ends a block; values other than `both` are for measurements.
