@@ -47,9 +47,9 @@ def model_config(reference: str, content: bytes) -> Mapping[str, Any]:
     except (ValueError, AttributeError, RecursionError) as error:
         raise WeightsError(f"`{CONFIG}` of `{reference}` is not a JSON object", "fetch it again") from error
     if kind != MODEL_TYPE:
-        raise WeightsError(
-            f"`{reference}` is a `{kind}` model, not a `{MODEL_TYPE}`", "localdiff reads DiffusionGemma models only"
-        )
+        unnamed = f"`{CONFIG}` of `{reference}` has no `model_type`"
+        message = unnamed if kind is None else f"`{reference}` is a `{kind}` model, not a `{MODEL_TYPE}`"
+        raise WeightsError(message, "localdiff reads DiffusionGemma models only")
     return dict(config)
 
 

@@ -94,9 +94,12 @@ class ModelConfig:
             WeightsError: another model's config, a missing or impossible value, or a variant this network does not
             have.
         """
-        if config.get("model_type") != MODEL_TYPE:
+        kind = config.get("model_type")
+        if kind != MODEL_TYPE:
             raise WeightsError(
-                f"config.json describes `{config.get('model_type')}`, not `{MODEL_TYPE}`",
+                "config.json has no model_type"
+                if kind is None
+                else f"config.json describes `{kind}`, not `{MODEL_TYPE}`",
                 "localdiff runs one model family: google/diffusiongemma and checkpoints in its layout",
             )
         text = _Keys(config.get("text_config"), "text_config")

@@ -184,12 +184,19 @@ def test_what_bitsandbytes_quantized_is_refused(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "config", ['{"model_type": "llama"}', "{}", "[]", "{", "7", "[" * 100_000], ids=lambda config: config[:40]
+    ("config", "message"),
+    [
+        ('{"model_type": "llama"}', "`{}` is a `llama` model, not a `diffusion_gemma`"),
+        ("{}", "`config.json` of `{}` has no `model_type`"),
+        *((config, "`config.json` of `{}` is not a JSON object") for config in ("[]", "{", "7", "[" * 100_000)),
+    ],
+    ids=lambda text: text[:40],
 )
-def test_another_model_is_refused(directory: Path, config: str) -> None:
+def test_another_model_is_refused(directory: Path, config: str, message: str) -> None:
     (directory / "config.json").write_text(config)
-    with pytest.raises(WeightsError):
+    with pytest.raises(WeightsError) as raised:
         find_origin(str(directory), RECIPE)
+    assert raised.value.message == message.format(directory)
 
 
 def test_a_directory_that_is_no_checkpoint(tmp_path: Path) -> None:
