@@ -20,7 +20,7 @@ from localdiff.checkpoints.model_store import quantized_directory, stored_models
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.identity import DEMO
 from localdiff.quoting import shell_word
-from quant import MANIFEST_FILE
+from quant import MANIFEST_FILE, RECIPES
 from quant.names import PARTIAL
 from quant.released import MODEL
 
@@ -110,6 +110,11 @@ def _no_model(reference: str, path: Path) -> WeightsError:
     if os.path.isdir(paths.models_dir() / (reference.removesuffix(PARTIAL) + PARTIAL)):
         return WeightsError(
             f"`{reference}` is an unfinished quantized model", "the `localdiff quantize` that began it finishes it"
+        )
+    if reference in RECIPES:
+        makes = f"`localdiff quantize --recipe {reference}` makes a model with it"
+        return WeightsError(
+            f"`{reference}` is a recipe, not a model", f"{makes}; `localdiff models` lists those that are here"
         )
     names = (DEMO, *(model.name for model in stored_models() if model.state == "finished"))
     hint = KINDS

@@ -113,6 +113,13 @@ def test_the_name_of_an_adapter_is_told_from_that_of_a_model() -> None:
     assert raised.value.hint == "it is an adapter of the demo model: `-m demo --adapter sudoku`"
 
 
+def test_a_recipe_is_told_from_a_model() -> None:
+    with pytest.raises(WeightsError) as raised:
+        resolve_local("4bit")
+    assert raised.value.message == "`4bit` is a recipe, not a model"
+    assert str(raised.value.hint).startswith("`localdiff quantize --recipe 4bit` makes a model with it; ")
+
+
 def test_a_name_that_was_mistyped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(WeightsError, match="`dmeo` is neither `demo`, nor") as raised:
