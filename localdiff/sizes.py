@@ -66,6 +66,16 @@ def _unit(nbytes: float) -> tuple[float, int, str]:
     return 1.0, 0, "byte" if round(nbytes) == 1 else "bytes"
 
 
+def shown_time(seconds: float) -> str:
+    """`41s`, `2m41s` or `1h02m`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
 def counted(number: int, noun: str) -> str:
     """`1 block`, `2,048 tokens`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -15,7 +15,7 @@ from localdiff.commands.model_choice import ModelChoice
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.machine.garbage import importing
-from localdiff.quoting import shell_word
+from localdiff.quoting import printable, shell_word
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.status import progress_of, status_line
@@ -121,7 +121,20 @@ def bench_step(request: StepRequest, output: Output) -> int:
         confirm: ConfirmDownload = confirm_silently
         if request.choice.model is not None:
             confirm = Loading(status, request.choice.model, output, yes=request.choice.yes).confirm
-        report = measure(request, progress_of(output, status), confirm)
+        tell, last = progress_of(output, status), IMPORTING
+
+        def progress(text: str) -> None:
+            nonlocal last
+            last = text
+            tell(text)
+
+        try:
+            report = measure(request, progress, confirm)
+        except KeyboardInterrupt:
+            if last != IMPORTING and not output.quiet:  # otherwise a download was declined, or nothing has begun
+                status.clear()
+                output.stderr.say(printable(f"Stopped at: {last}. The table comes only at the end."))
+            raise
     from localdiff.bench.step.report_text import json_line, table
 
     if not request.json:

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from localdiff.sizes import shown_part, shown_size
+from localdiff.sizes import shown_part, shown_size, shown_time
 
 WINDOW = 30.0
 """Seconds over which a rate is averaged."""
@@ -64,16 +64,6 @@ class Rate:
         if not 1 / STEADY <= recent / mean <= STEADY:
             return None
         return max(0.0, total - self._last[1]) / mean
-
-
-def shown_time(seconds: float) -> str:
-    """`41s`, `2m41s` or `1h02m`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
 def shown_amount(done: int, total: int, rate: Rate) -> str:

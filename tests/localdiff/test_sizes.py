@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.errors import UsageError
-from localdiff.sizes import counted, parse_size, rounded, shown_part, shown_size
+from localdiff.sizes import counted, parse_size, rounded, shown_part, shown_size, shown_time
 
 
 @pytest.mark.parametrize(
@@ -98,3 +98,11 @@ def test_counting() -> None:
 )
 def test_times_and_rates_are_short(value: float, text: str) -> None:
     assert rounded(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "0s"), (41.4, "41s"), (59.7, "1m00s"), (161, "2m41s"), (3599, "59m59s"), (3600, "1h00m"), (3725, "1h02m")],
+)
+def test_times_are_short(seconds: float, text: str) -> None:
+    assert shown_time(seconds) == text

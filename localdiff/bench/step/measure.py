@@ -30,6 +30,7 @@ from localdiff.diffusion.settings import SamplerSettings
 from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.sizes import shown_time
 
 WARM_UP = 2
 """The first step of a block has nothing to condition on, and the second is the first that is like all others."""
@@ -105,6 +106,7 @@ class Stopwatch:
         self._network, self._context, self._progress = subject.network, context, progress
         config, device = subject.network.config, subject.device
         self._wait = waiter(device)
+        self._with_layers = f" with {len(subject.built.layers)} layers" if subject.is_cut else ""
         self._slow_layers = tuple(subject.network.layers) if device.type == "cpu" else ()
         self.denoiser, self._launched = subject.denoiser, subject.denoiser.without_graphs()
         self.cache = KVCache(config, context + config.canvas_length, subject.dtype, device)
@@ -166,9 +168,10 @@ class Stopwatch:
         warm_up = WARM_UP_REPLAYED if path.captured else WARM_UP
         unclocked, total = warm_up + count, warm_up + count + CLOCKED
         events = self.block_of(self.denoiser, unclocked if path.static else total)
-        seconds, entropies = [], []
+        seconds: list[float] = []
+        entropies: list[float] = []
         for number in range(1, unclocked + 1):
-            self._progress(f"step {number} of {total}")
+            self._tell("step", number, total, seconds[warm_up:], further=2 * COMMITS)
             began = time.perf_counter()
             step = next(events)
             seconds.append(time.perf_counter() - began)
@@ -179,7 +182,7 @@ class Stopwatch:
             next(events)  # has nothing to condition on
         clock, routing, places = PartClock(self._wait), Routing(self._network), []
         for number in range(unclocked + 1, total + 1):
-            self._progress(f"step {number} of {total}")
+            self._tell("step", number, total, seconds[warm_up:], further=2 * COMMITS)
             with clock.watching(self._network), routing.watching(), clock.within("sampling"):
                 next(events)
             places.append(clock.take())
@@ -231,9 +234,11 @@ class Stopwatch:
         self, name: str, work: Callable[[], None], clock: PartClock, clocked: Callable[[], None], *, warm_up: int = 0
     ) -> Passes:
         """Times passes that write a block into the cache, after `warm_up` others, and then as many by part."""
-        seconds, places, total = [], [], warm_up + 2 * COMMITS
+        seconds: list[float] = []
+        places: list[dict[Place, float]] = []
+        total = warm_up + 2 * COMMITS
         for number in range(1, total + 1):
-            self._progress(f"{name} {number} of {total}")
+            self._tell(name, number, total, seconds[warm_up:])
             if number <= warm_up + COMMITS:
                 seconds.append(self._seconds_of(work))
             else:
@@ -242,6 +247,18 @@ class Stopwatch:
                 places.append(clock.take())
             self.cache.rewind(self._context)
         return Passes(seconds=tuple(seconds[warm_up:]), places=_median_pass(places))
+
+    def _tell(self, name: str, number: int, total: int, seconds: Sequence[float], *, further: int = 0) -> None:
+        """Tells that a pass begins and, where the passes before took at least a second, what is left of the time.
+
+        Args:
+            seconds: of the passes before it, as far as they are like it.
+            further: passes after these, which take as long.
+        """
+        text = f"{name} {number} of {total}"
+        if seconds and (each := statistics.median(seconds)) >= 1:
+            text += f", {each:.1f} s each{self._with_layers}, {shown_time(each * (total - number + 1 + further))} left"
+        self._progress(text)
 
     def _seconds_of(self, work: Callable[[], None]) -> float:
         self._wait()

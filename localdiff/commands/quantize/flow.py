@@ -45,12 +45,11 @@ from localdiff.quantizing.planned_job import PlannedJob, offline_summary
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.quantizing.weight_fetcher import WeightFetcher
 from localdiff.quoting import printable, shell_word
-from localdiff.sizes import shown_size
+from localdiff.sizes import shown_size, shown_time
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
 from localdiff.ui.progress import progress_display
 from localdiff.ui.question import confirmed
-from localdiff.ui.rate import shown_time
 from localdiff.ui.status import status_line
 from quant.files.manifest import read_manifest
 from quant.jobs.events import JobFinished, JobStopped, OutputWritten, ShardWritten

@@ -11,6 +11,7 @@ import pytest
 from localdiff.bench.step.report import Report
 from localdiff.commands import bench_step as command
 from localdiff.commands.bench_step import StepRequest
+from localdiff.commands.loading import IMPORTING
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.errors import ArgumentError
 from localdiff.ui import status
@@ -137,4 +138,28 @@ def test_progress_is_shown_on_a_terminal_and_taken_away(
 def test_progress_is_lines_in_a_log(cli: Cli, asked: list[StepRequest], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "MIN_SECONDS", 0.0)
     assert cli("bench", "step").stderr == "measuring\n"
+    assert cli("bench", "step", "-q").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ([IMPORTING], ""),
+        (
+            [IMPORTING, "step 9 of 21, 4.5 s each, 1m24s left"],
+            "Stopped at: step 9 of 21, 4.5 s each, 1m24s left. The t",
+        ),
+    ],
+)
+def test_a_stop_says_how_far_the_measurement_was(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, told: list[str], said: str
+) -> None:
+    def measure(_request: StepRequest, progress: Callable[[str], None], _confirm: object) -> Report:
+        for text in told:
+            progress(text)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "measure", measure)
+    result = cli("bench", "step")
+    assert (result.code, result.stdout, result.stderr[: len(said) or None]) == (130, "", said)
     assert cli("bench", "step", "-q").stderr == ""

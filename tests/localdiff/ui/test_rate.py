@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localdiff.ui.rate import Rate, shown_time
+from localdiff.ui.rate import Rate
 from tests.fakes.clock import FakeClock
 
 
@@ -78,11 +78,3 @@ def test_what_is_done_is_not_awaited(clock: FakeClock) -> None:
     rate = Rate(clock)
     done = go(rate, clock, 10, 50e6)
     assert rate.seconds_left(round(done) - 1) == 0
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.2, "0s"), (41.4, "41s"), (59.7, "1m00s"), (161, "2m41s"), (3599, "59m59s"), (3600, "1h00m"), (3725, "1h02m")],
-)
-def test_times_are_short(seconds: float, text: str) -> None:
-    assert shown_time(seconds) == text

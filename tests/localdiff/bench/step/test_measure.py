@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 import statistics
 from collections.abc import Callable
 from typing import Any
@@ -75,6 +76,22 @@ def test_context_longer_than_a_window_and_a_chunk(monkeypatch: pytest.MonkeyPatc
     assert not any("layer" in line for line in told[told.index("step 1 of 6") :]), "only there may a pass take minutes"
     assert len(timings.prefills) == PREFILLS and len(timings.steps.seconds) == 1
     assert stopwatch.cache.length == 20
+
+
+@pytest.mark.parametrize(("layers", "built"), [(4, " with 4 layers"), (7, "")])
+def test_where_a_step_takes_seconds_the_time_left_is_told(
+    monkeypatch: pytest.MonkeyPatch, layers: int, built: str
+) -> None:
+    told: list[str] = []
+    stopwatch = Stopwatch(small_subject(layers=layers), context=8, progress=told.append)
+    now = itertools.count(step=10.0)  # each look at the clock is ten seconds after the last
+    monkeypatch.setattr("localdiff.bench.step.measure.time.perf_counter", lambda: next(now))
+    stopwatch.measure(2)
+    steps = [line for line in told if line.startswith("step ")]
+    assert steps[:3] == ["step 1 of 7", "step 2 of 7", "step 3 of 7"], "what is not counted yet is no measure"
+    assert re.fullmatch(rf"step 4 of 7, \d+\.0 s each{built}, \w+ left", steps[3])
+    commits = [line for line in told if line.startswith("commit pass ")]
+    assert commits[:2] == ["commit pass 1 of 6", f"commit pass 2 of 6, 10.0 s each{built}, 50s left"]
 
 
 @pytest.mark.parametrize(
