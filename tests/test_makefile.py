@@ -16,18 +16,31 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
 
 
-def make(*arguments: str, cwd: Path, dry: bool = True) -> str:
+def make(*arguments: str, cwd: Path, dry: bool = True, stderr: int = subprocess.PIPE) -> str:
     """What make would do, or what it prints when it does it."""
     # Run by another make, make would report its level and folder.
     env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     command = ["make", *(["--dry-run"] if dry else []), *arguments]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=stderr, text=True, check=True
+    ).stdout
 
 
 @pytest.mark.parametrize("prompt", ["Spell $HOME moon", "It's $5; $(HOME) or `date`?", '"quoted"', "-x"])
 def test_a_prompt_is_asked_as_it_is_typed(prompt: str) -> None:
     out = make("run", f"PROMPT={prompt}", cwd=ROOT)
     assert shlex.split(out.splitlines()[-1])[1:] == ["run", "--model", "demo", "--", prompt]
+
+
+def test_a_first_run_ends_with_what_can_be_typed_next(tmp_path: Path) -> None:
+    clone = clone_in(tmp_path / "clone")
+    (clone / ".venv" / ".installed").write_text(str(clone))
+    for name in ("localdiff", "pip", "python"):
+        (clone / ".venv" / "bin" / name).write_text("#!/bin/sh\necho An answer.\n")
+        (clone / ".venv" / "bin" / name).chmod(0o755)
+    told = make("run", cwd=clone, dry=False, stderr=subprocess.STDOUT)
+    assert told.startswith("An answer.\n\nnext: make run PROMPT=") and ".venv/bin/localdiff chat -m demo\n" in told
+    assert make("run", "PROMPT=hi", cwd=clone, dry=False, stderr=subprocess.STDOUT) == "An answer.\n"
 
 
 def clone_in(folder: Path) -> Path:

@@ -48,7 +48,7 @@ _WAIT_SECONDS = 3600.0
 MIN_SPEED = 0.001
 """A second of the run then takes a quarter of an hour."""
 EXAMPLE_SPEED = 0.125
-"""As recorded, the example is over within a second; at this speed a step shows about as long as with `make run`."""
+"""As recorded, the example is over within a second; at this speed a step shows for about a quarter of a second."""
 SIZE = Size(100, 24)
 """Default columns and rows of the terminal that is shown."""
 
