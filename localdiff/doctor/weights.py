@@ -31,7 +31,7 @@ def check_weights(models: Sequence[StoredModel], make: str = "localdiff quantize
                 subject="weights",
                 status="warn",
                 text=_none_to_run(models),
-                advice=f"`{make}` makes one; `localdiff run -m demo` runs the small model of this package",
+                advice=f"`{make}` makes one of the 26B; `localdiff run -m demo` runs the small model of this package",
                 facts={"quantized": 0},
             )
         )
@@ -48,8 +48,9 @@ def may_run(models: Sequence[StoredModel]) -> bool:
 def _none_to_run(models: Sequence[StoredModel]) -> str:
     """The text where no quantized model but the demo's is finished; unfinished models have findings of their own."""
     demos = [model for model in models if is_demo(model.directory)]
-    which = "quantized model" if len(demos) == len(models) else "quantized model that is finished"
-    return f"there is no {which} " + ("but the demo's here" if demos else "here")
+    if len(demos) < len(models):
+        return "there is no quantized model that is finished " + ("but the demo's here" if demos else "here")
+    return "only the small demo model is quantized here" if demos else "there is no quantized model here"
 
 
 def _model(model: StoredModel) -> Finding:
@@ -79,7 +80,8 @@ def _model(model: StoredModel) -> Finding:
         return finding("ok", f"`localdiff quantize` is working on it, {shown_size(model.nbytes)} so far")
     if model.state == "unfinished":
         return finding("warn", model.problem or f"unfinished, {shown_size(model.nbytes)} so far", remedy(model))
-    what = f"{model.recipe or 'unknown recipe'}, {shown_size(model.nbytes)}"
+    which = " of the demo model" if is_demo(model.directory) else ""
+    what = f"{model.recipe or 'unknown recipe'}{which}, {shown_size(model.nbytes)}"
     if model.verified is None:
         return finding(
             "warn",

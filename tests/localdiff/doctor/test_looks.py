@@ -198,9 +198,15 @@ def test_the_demo_s_weights_are_not_those_that_a_run_takes(
     env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(0, 0, 65 * 10**9))
-    make(env, "demo-4bit", manifest=json.dumps({"source": {"model": "demo"}, "recipe": {"name": "4bit"}}))
-    _, nothing, _ = check_weights(stored_models())
-    assert (nothing.status, nothing.text) == ("warn", "there is no quantized model but the demo's here")
+    directory = make(env, "demo-4bit", manifest=json.dumps({"source": {"model": "demo"}, "recipe": {"name": "4bit"}}))
+    record_finding(directory, now=datetime(2026, 11, 18, tzinfo=UTC))
+    demo, nothing, _ = check_weights(stored_models())
+    assert (demo.status, demo.text) == ("ok", "demo-4bit: 4bit of the demo model, 5 KB, verified 2026-11-18")
+    assert (nothing.status, nothing.text) == ("warn", "only the small demo model is quantized here")
+    assert (nothing.advice or "").startswith("`localdiff quantize` makes one of the 26B; ")
+    make(env, "begun.partial")
+    *_, nothing, _ = check_weights(stored_models())
+    assert nothing.text == "there is no quantized model that is finished but the demo's here"
     quick = Examination(stderr=io.StringIO(), keyboard=None, env=env, quick=True)
     (disk,) = next(check for check in quick.checks() if check.name == "disks").run()
     assert disk.status == "warn"
