@@ -38,6 +38,7 @@ _REST = (
     "the rest of standard input became part of the prompt; "
     "in a loop that reads it, too, put `< /dev/null` after the command"
 )
+_EMPTY = "Standard input is empty: the model gets the prompt alone."
 _GIVEN = "give it in quotes, with `-f FILE`, or through a pipe"
 
 
@@ -87,6 +88,12 @@ def reading(output: Output, stdin: BinaryIO, adds: bool, *, shown: bool = True) 
         output.warning(_REST)
 
 
+def remark_on_input(output: Output, text: str) -> None:
+    """Says something about standard input, where somebody reads remarks."""
+    if output.notes:
+        output.stderr.say(text)
+
+
 def _position(stdin: BinaryIO) -> int:
     """How much of a file has been read; 0 of anything else, though a pipe says on Windows that it has a position."""
     try:
@@ -95,12 +102,22 @@ def _position(stdin: BinaryIO) -> int:
         return 0
 
 
+def _adds_something(stdin: BinaryIO) -> bool:
+    """Whether it is a pipe or a file: `/dev/null` and a terminal add nothing, and are not meant to."""
+    try:
+        mode = os.fstat(stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
 def read_prompt(
     argument: str | None,
     file: str | None,
     stdin: BinaryIO | None,
     waiting: Reading = lambda _stdin, _adds: nullcontext(),
     check: Callable[[], None] = lambda: None,
+    remark: Callable[[str], None] = lambda _text: None,
 ) -> str:
     """Compose the prompt.
 
@@ -108,6 +125,7 @@ def read_prompt(
         argument: the words on the command line.
         file: a path, or `-` for standard input.
         check: called before standard input is read, which may take minutes; raises what would make that useless.
+        remark: gets a sentence for the user where nothing came from a command or a file that was to add something.
 
     Returns:
         The argument, the file, or standard input; piped input follows an argument or a file after a blank line. Lines
@@ -141,6 +159,8 @@ def read_prompt(
         return _decode_text(piped, "standard input")
     _require_text(text, "the prompt")
     if not piped.strip():  # `echo` writes an empty line
+        if stdin is not None and _adds_something(stdin):
+            remark(_EMPTY)
         return text
     before = text if file is None else text.rstrip("\n")  # the end of its last line, not a blank line
     return f"{before}\n\n{_decode_text(piped, 'standard input')}"

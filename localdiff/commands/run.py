@@ -22,7 +22,7 @@ from localdiff.commands.live import LiveMode, LiveOptions, beside_pager, leaves_
 from localdiff.commands.loading import Loading, hashing_shown_by
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
-from localdiff.commands.prompt import read_prompt, reading
+from localdiff.commands.prompt import read_prompt, reading, remark_on_input
 from localdiff.commands.record import RecordOptions, trace_file
 from localdiff.commands.run_file import STDOUT, FileObserver, event_recorders
 from localdiff.errors import INTERRUPTED, UsageError
@@ -85,7 +85,8 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None) -> int:
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
     waiting = partial(reading, output, shown=mode != "off")
     target = None if request.output is None else output_file(request.output, inputs=[request.file])
-    prompt = read_prompt(request.prompt, request.file, stdin, waiting, request.choice.check_names)
+    remark = partial(remark_on_input, output)
+    prompt = read_prompt(request.prompt, request.file, stdin, waiting, request.choice.check_names, remark)
     output = replace(output, yields=request.output is None and leaves_screen(request.live, output))
     with ExitStack() as stack:
         others = [("-o", request.output), ("-f", request.file)]

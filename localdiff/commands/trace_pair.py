@@ -21,7 +21,7 @@ from localdiff.checkpoints.stored_model import is_finished, output_name
 from localdiff.commands.loading import Loading, hashing_shown_by
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import output_file
-from localdiff.commands.prompt import read_prompt, reading
+from localdiff.commands.prompt import read_prompt, reading, remark_on_input
 from localdiff.commands.record import RecordOptions, trace_file
 from localdiff.commands.trace_diff import Form, diff_form, write_diff
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
@@ -138,7 +138,8 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None) 
     if request.output is not None:  # checked before the work that would be lost without it
         kept_files = [] if keep is None else [keep / f"{side.label}.jsonl" for side in sides]
         file = output_file(request.output, inputs=[request.file, *kept_files])
-    prompt = read_prompt(request.prompt, request.file, stdin, partial(reading, output))
+    remark = partial(remark_on_input, output)
+    prompt = read_prompt(request.prompt, request.file, stdin, partial(reading, output), remark=remark)
     seed = secrets.randbits(DRAWN_SEED_BITS) if request.options.seed is None else request.options.seed
     request = replace(request, options=replace(request.options, seed=seed))
     cancel = threading.Event()

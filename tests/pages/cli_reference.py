@@ -40,7 +40,7 @@ the run waits for the end of what `ssh` passes on.
 
 While standard input is read, stderr says so if it is a terminal: at once where somebody has to type, and after a while
 for a pipe, unless `--live off` or `-q` is given. Where stderr is no terminal, a warning says so after three seconds, if
-there is a prompt already that a pipe would add to.
+there is a prompt already that a pipe would add to. If a pipe or a file turns out to be empty, a terminal says that too.
 
 A prompt that may begin with a dash, such as one from a variable, goes after `--`: `localdiff run -- "$PROMPT"`.
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import pytest
 
+from localdiff.commands import prompt
 from localdiff.commands.prompt import NoPromptError, read_prompt
 from localdiff.errors import UsageError
 from localdiff.utf8 import MAX_BYTES
+from tests.fakes.engine import Block, ScriptedEngine
 from tests.fakes.permissions import as_anyone
+from tests.screens.processes import Cli
 
 
 class Keyboard(io.BytesIO):
@@ -61,6 +65,34 @@ def test_an_empty_pipe_leaves_the_argument_alone() -> None:
     assert read_prompt("hello", None, io.BytesIO()) == "hello"
     assert read_prompt("hello", None, io.BytesIO(b"\n")) == "hello"
     assert read_prompt("hello", None, None) == "hello"
+
+
+def test_a_pipe_or_a_file_that_adds_nothing_is_remarked_on(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "full").write_bytes(b"a text")
+    said: list[str] = []
+
+    def ask(source: Path | int | str) -> str:
+        with open(source, "rb") as stdin:
+            return read_prompt("hello", None, stdin, remark=said.append)
+
+    reader, writer = os.pipe()
+    os.close(writer)
+    assert ask(reader) == ask(tmp_path / "empty") == "hello"
+    assert said == ["Standard input is empty: the model gets the prompt alone."] * 2
+    assert ask(os.devnull) == "hello", "nothing was to be added"
+    assert ask(tmp_path / "full") == "hello\n\na text"
+    assert len(said) == 2
+
+
+@pytest.mark.parametrize(("terminals", "options", "said"), [("stderr", [], 1), ("stderr", ["-q"], 0), ("", [], 0)])
+def test_the_remark_is_for_a_user(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, terminals: str, options: list[str], said: int
+) -> None:
+    monkeypatch.setattr(prompt, "_adds_something", lambda _stdin: True)
+    cli.engine = ScriptedEngine(blocks=(Block(text="Fine."),))
+    result = cli("run", "-m", "demo", "hi", *options, stdin=b"", terminals=terminals)
+    assert (result.code, result.stdout, result.stderr.count("Standard input is empty")) == (0, "Fine.", said)
 
 
 def test_dash_reads_standard_input_even_from_a_keyboard() -> None:
