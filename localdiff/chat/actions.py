@@ -297,6 +297,10 @@ def sessions(state: ChatState, argument: str) -> None:
 def trace(state: ChatState, argument: str) -> None:
     """Write the recording of the last run."""
     run = state.last_run
+    if run is None and state.session.turns:
+        raise UsageError(
+            "there is no recording of the last answer", "only the newest reply has one; `/retry` answers again"
+        )
     if run is None:
         raise UsageError("there is no answer to record", "a recording is kept for the last answer of this chat")
     name = ""

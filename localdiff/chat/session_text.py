@@ -65,9 +65,15 @@ def opened_line(session: Session) -> str:
     """What is said about a session that is continued."""
     if not session.turns:
         return f"Session `{session.name}`, no turns yet."
-    last = excerpt(session.turns[-1].text)
-    line = f"Session `{session.name}`, {counted(len(session.turns), 'turn')}; the last message was: {last}"
-    return f"{line}\n`/show` shows the conversation."
+    last, turns = session.turns[-1], counted(len(session.turns), "turn")
+    way_on = ""
+    if last.reason != "end_of_turn":
+        how = "stopped" if last.reason == "cancelled" else "cut"
+        way_on = f"; the last answer was {how}, and `/continue` goes on with it"
+    return (
+        f"Session `{session.name}`, {turns}; the last message was: {excerpt(last.text)}\n"
+        f"`/show` shows the conversation{way_on}."
+    )
 
 
 def saved_line(store: SessionStore, session: Session) -> str:

@@ -33,7 +33,16 @@ def test_a_message_that_got_no_answer_leaves_the_recording_of_the_last(room: Roo
 def test_a_run_that_was_taken_back_is_not_recorded(room: Room) -> None:
     room.model = ScriptedChatModel(replies=[Said(), *[said("")] * 3])
     shown = room("Hi", "And?", INTERRUPT, "/undo", "/trace", display=QUIET)
-    assert "error: there is no answer to record\n" in shown
+    assert "error: there is no recording of the last answer\n" in shown
+
+
+def test_earlier_answers_have_no_recording(room: Room) -> None:
+    missing = (
+        "error: there is no recording of the last answer\nhint: only the newest reply has one; `/retry` answers again\n"
+    )
+    assert missing in room("Hi", "And?", "/undo", "/trace")
+    assert missing in room("/trace", resume=True)
+    assert "The trace is in" in room("/retry", "/trace", resume=True)
 
 
 def test_a_recording_of_the_last_answer(room: Room, tmp_path: Path) -> None:

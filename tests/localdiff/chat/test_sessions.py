@@ -13,6 +13,7 @@ import pytest
 
 from localdiff.chat.reply_runner import ReplyRunner
 from localdiff.chat.settings import DisplaySettings
+from localdiff.events import FinishReason
 from localdiff.options import GenerateOptions
 from tests.fakes.chat_model import Said, ScriptedChatModel, said
 from tests.localdiff.chat.conftest import Room, disk_is_full
@@ -41,6 +42,17 @@ def test_turns_are_saved_as_they_come_and_gone_on_with(room: Room) -> None:
 def test_the_last_message_is_cut_between_words_where_it_has_any(room: Room, message: str, shown: str) -> None:
     room(message)
     assert f"; the last message was: {shown}\n" in room(resume=True)
+
+
+@pytest.mark.parametrize(
+    ("reason", "how"), [("end_of_turn", None), ("length", "cut"), ("context_full", "cut"), ("cancelled", "stopped")]
+)
+def test_an_answer_that_can_be_continued_is_told_of(room: Room, reason: FinishReason, how: str | None) -> None:
+    room.model = ScriptedChatModel(replies=[Said(reason=reason)])
+    room("A story.", session="story")
+    end = f"; the last answer was {how}, and `/continue` goes on with it." if how else "."
+    assert f"\n`/show` shows the conversation{end}\n" in room(resume=True)
+    assert f"\n`/show` shows the conversation{end}\n" in room("/load story")
 
 
 def test_a_name_that_begins_a_session_is_said(room: Room) -> None:
