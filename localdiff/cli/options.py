@@ -257,7 +257,8 @@ class AnswerOptions:
         typer.Option(
             metavar="T",
             help="One temperature for every step, in place of --t-min and --t-max. 0 takes the most probable "
-            "token instead of drawing one, and keeps the schedule.",
+            "token instead of drawing one, and keeps the schedule. At a high one, blocks may never become confident, "
+            "and take all their steps.",
             rich_help_panel=SAMPLER,
         ),
     ] = None
