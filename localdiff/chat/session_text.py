@@ -24,6 +24,9 @@ from localdiff.view.word_wrap import wrapped
 
 SHOWN_SESSIONS = 15
 
+_MAY_GO_ON = {"cancelled": "stopped", "length": "cut"}
+"""How the last answer ended where `/continue` can go on with it; a full context has no room."""
+
 
 def sessions_table(store: SessionStore, *, current: str | None, max_rows: int | None, width: int | None) -> str:
     """The latest sessions, or all where `max_rows` is None: name, time, turns, how it began; the open one has a star.
@@ -67,9 +70,8 @@ def opened_line(session: Session) -> str:
         return f"Session `{session.name}`, no turns yet."
     last, turns = session.turns[-1], counted(len(session.turns), "turn")
     way_on = ""
-    if last.reason != "end_of_turn":
-        how = "stopped" if last.reason == "cancelled" else "cut"
-        way_on = f"; the last answer was {how}, and `/continue` goes on with it"
+    if last.reason in _MAY_GO_ON:
+        way_on = f"; the last answer was {_MAY_GO_ON[last.reason]}, and `/continue` goes on with it"
     return (
         f"Session `{session.name}`, {turns}; the last message was: {excerpt(last.text)}\n"
         f"`/show` shows the conversation{way_on}."

@@ -45,7 +45,7 @@ def test_the_last_message_is_cut_between_words_where_it_has_any(room: Room, mess
 
 
 @pytest.mark.parametrize(
-    ("reason", "how"), [("end_of_turn", None), ("length", "cut"), ("context_full", "cut"), ("cancelled", "stopped")]
+    ("reason", "how"), [("end_of_turn", None), ("length", "cut"), ("context_full", None), ("cancelled", "stopped")]
 )
 def test_an_answer_that_can_be_continued_is_told_of(room: Room, reason: FinishReason, how: str | None) -> None:
     room.model = ScriptedChatModel(replies=[Said(reason=reason)])
