@@ -102,9 +102,9 @@ def main(arguments: Sequence[str]) -> int:
     if not torch.cuda.is_available():
         print(f"there is no CUDA device here: {why_unseen()}", file=sys.stderr)
         return 1
-    if options.here:
+    if options.here is not None:
         end_with_parent()
-        return part_here(options.parts[0], options)
+        return part_here(options.here, options)
     failed, left = [], []
     for name in options.parts or PARTS:
         if not (_is_over(name, options) or _is_left_out(name)):
@@ -155,12 +155,9 @@ def _failure(name: str, options: argparse.Namespace) -> str | None:
     if limits.is_up:
         print("no time is left", flush=True)
         return "no time is left"
-    settings = _without_parts(options.typed, options.parts)
-    if options.total is not None:
-        settings += ["--until", str(options.until)]
+    command = [sys.executable, "-m", "tests.bench.gpu", *options.typed, "--here", name, "--until", str(options.until)]
     if options.results is not None:  # a path as seen from here
-        settings += ["--results", str(options.results)]
-    command = [sys.executable, "-m", "tests.bench.gpu", name, "--here", *settings]
+        command += ["--results", str(options.results)]
     failure = ended(command, seconds=None if name in OF_PROCESSES else limits.left).failure
     if failure is not None:
         print(f"{name}: {failure}", flush=True)
@@ -169,13 +166,6 @@ def _failure(name: str, options: argparse.Namespace) -> str | None:
     if name not in OF_PROCESSES and not (failure is not None and limits.is_up):
         _results(options).add(_part_key(name, options), failure=failure)
     return failure
-
-
-def _without_parts(arguments: Sequence[str], parts: Sequence[str]) -> list[str]:
-    """Arguments without the names of parts, which stand together; an option's value may be the same word as a part."""
-    places = range(len(arguments) - len(parts) + 1)
-    first = next(place for place in places if list(arguments[place : place + len(parts)]) == list(parts))
-    return [*arguments[:first], *arguments[first + len(parts) :]]
 
 
 def _limits(options: argparse.Namespace) -> Limits:
@@ -395,7 +385,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="try again what failed or did not fit, by that file")
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--here", choices=PARTS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.typed = arguments
     if options.results is not None:

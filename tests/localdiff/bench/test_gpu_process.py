@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import math
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,6 +30,10 @@ from tests.bench.gpu_results import Results
 PAGE = ROOT / "docs" / "gpu-benchmarks.md"
 BEYOND = ("bitsandbytes", "peft", "prompt_toolkit", "pyte", "tomlkit", "typer")
 """Packages that neither steps nor checks need."""
+
+
+def part_of(command: Sequence[str]) -> str:
+    return command[command.index("--here") + 1]
 
 
 def python(program: str, *, seconds: float | None = 60) -> Ended:
@@ -95,7 +100,7 @@ def test_without_what_a_part_needs_it_is_left_out(
     started: list[str] = []
 
     def run(command: list[str], *, seconds: float | None) -> Ended:
-        started.append(command[3])
+        started.append(part_of(command))
         return Ended(failure=None)
 
     monkeypatch.setattr(gpu, "ended", run)
@@ -243,9 +248,10 @@ def test_a_part_that_fails_does_not_keep_the_others_from_being_done(
     done: list[tuple[str, float | None]] = []
 
     def run(command: list[str], *, seconds: float | None) -> Ended:
-        part = command[3]
-        assert command[:3] == [sys.executable, "-m", "tests.bench.gpu"]
-        assert command[4:] == ["--here", "--minutes", "2", "--context", "1024"]
+        part = part_of(command)
+        typed, hidden = command[3 : command.index("--here")], ["--here", part, "--until", "inf"]
+        assert command == [sys.executable, "-m", "tests.bench.gpu", *typed, *hidden]
+        assert [word for word in typed if word != "dense"] == arguments
         done.append((part, seconds))
         return Ended(failure="ended by SIGABRT" if part == "layer" else None)
 
@@ -261,23 +267,17 @@ def test_a_part_that_fails_does_not_keep_the_others_from_being_done(
     assert gpu.main(["dense", *arguments]) == 0 and [part for part, _ in done] == ["dense"]
 
 
-def test_a_product_that_is_called_as_a_part_is_still_a_product() -> None:
-    arguments = ["--total", "3", "tiles", "dense", "--product", "attention", "dense"]
-    assert gpu._without_parts(arguments, ["tiles", "dense"]) == ["--total", "3", "--product", "attention", "dense"]
-    assert gpu._without_parts(["--product", "attention"], []) == ["--product", "attention"]
-
-
 def test_what_the_total_time_cuts_off_is_not_done_and_the_same_command_goes_on_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     now, done, file = [1000.0], list[str](), tmp_path / "results.jsonl"
 
     def run(command: list[str], *, seconds: float | None) -> Ended:
-        options = dict(zip(command[5::2], command[6::2], strict=False))
-        assert command[4] == "--here" and options["--results"] == str(file)
+        options = dict(itertools.pairwise(command))
+        assert options["--results"] == str(file)
         left = float(options["--until"]) - now[0]
         assert seconds is None or seconds == min(120, left)
-        done.append(command[3])
+        done.append(part_of(command))
         taken = min(100.0, left)
         now[0] += taken
         return Ended(failure=None if taken == 100 else f"not done after {taken:.0f} s")
@@ -316,7 +316,7 @@ def test_a_part_is_done_for_the_recipe_and_the_contexts_it_was_measured_with(
     done: list[str] = []
 
     def run(command: list[str], *, seconds: float | None) -> Ended:
-        done.append(command[3])
+        done.append(part_of(command))
         return Ended(failure=None)
 
     def parts_of(*arguments: str) -> list[str]:
@@ -432,7 +432,7 @@ def test_a_recipe_whose_kernels_are_wrong_or_fail_is_a_failure_that_says_so(
     monkeypatch.setattr(subject, "random_subject", lambda **_: None)
     monkeypatch.setattr("localdiff.bench.step.run.run", run)
     monkeypatch.setattr(gpu, "ended", child)
-    settings = ["steps", "--here", "--recipe", "4bit", "--context", "1024", "--results", str(file)]
+    settings = ["--here", "steps", "--recipe", "4bit", "--context", "1024", "--results", str(file)]
     for again in ([], ["--again"]):
         assert gpu.main([*settings, *again]) == 1
         *_, line = Results(file).lines()
