@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import itertools
-import math
-import os
 import re
 import subprocess
 import sys
@@ -24,7 +21,7 @@ from localdiff.bench.tuning.tune import Tuning
 from localdiff.errors import ResourceError
 from quant.cuda.parity import ParityError
 from tests.bench import gpu
-from tests.bench.gpu_process import NOT_FINISHED, ROOT, TOLD, UNFINISHED, Ended, Limits, ended
+from tests.bench.gpu_process import NOT_FINISHED, ROOT, TOLD, UNFINISHED, Ended, ended
 from tests.bench.gpu_results import Results
 
 PAGE = ROOT / "docs" / "gpu-benchmarks.md"
@@ -47,11 +44,6 @@ def test_every_test_for_a_card_is_among_the_checks() -> None:
             assert any(path.is_relative_to(root / where) for where in gpu.CHECKS), path
 
 
-def test_the_check_that_takes_longest_comes_last() -> None:
-    """Without pytest-xdist it is the check that a time limit cuts off."""
-    assert gpu.CHECKS[-1].endswith("test_full_width.py")
-
-
 @pytest.mark.slow
 def test_the_checks_need_little_more_than_torch() -> None:
     """A machine with a card may lack what the command line imports, and what results are compared with."""
@@ -64,22 +56,6 @@ def test_the_checks_need_little_more_than_torch() -> None:
         seconds=300,
     )
     assert found.failure is None, found.out
-
-
-@pytest.mark.slow
-def test_a_test_that_cannot_be_imported_keeps_no_other_from_being_run(tmp_path: Path) -> None:
-    """Not even without pytest-xdist, which would go on in any case."""
-    ran = tmp_path / "ran"
-    (tmp_path / "test_a.py").write_text("import no_such_package")
-    (tmp_path / "test_b.py").write_text(f"import pytest\n@pytest.mark.gpu\ndef test(): open({str(ran)!r}, 'w').close()")
-    program = (
-        "import importlib.util\n"
-        "find = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name, *more: None if name == 'xdist' else find(name, *more)\n"
-        "from tests.bench import gpu\n"
-        f"raise SystemExit(gpu.run_tests('gpu', [{str(tmp_path)!r}]))"
-    )
-    assert python(program).failure == "exit code 1" and ran.exists()
 
 
 @pytest.mark.parametrize(
@@ -148,24 +124,11 @@ def test_the_end_of_an_error_is_told() -> None:
 
 
 def test_parts_come_in_one_order() -> None:
-    """The same order in the module's docstring, in a call without parts, and in the half hour on a rented card.
-
-    Whether kernels are right on a card matters more than which tiles are fastest there, which takes minutes to find.
-    """
-    assert gpu.PARTS.index("tests") < gpu.PARTS.index("tiles")
+    """The same order in the module's docstring, in a call without parts, and in the half hour on a rented card."""
     listed = [line.split()[0] for line in (gpu.__doc__ or "").splitlines() if re.match(r"    [a-z]+    ", line)]
     assert listed == list(gpu.PARTS)
     (parts,) = re.findall(r'^parts="(.*)"$', PAGE.read_text(), re.MULTILINE)
     assert parts.split() == [name for name in gpu.PARTS if name != "transformers"]
-
-
-def test_the_half_hour_is_three_calls_of_at_most_ten_minutes() -> None:
-    """The first two begin with the same steps under a memory limit, so the second goes on with them."""
-    calls = re.split(r"^# (?=\d: )", PAGE.read_text(), flags=re.MULTILINE)[1:]
-    minutes = [[float(number) for number in re.findall(r"^bench --total (\d+) ", call, re.MULTILINE)] for call in calls]
-    assert len(calls) == 3 and all(0 < sum(several) <= 10 for several in minutes), minutes
-    limited = [re.findall(r"^bench --total \d+ (.*--vram-limit.*)$", call, re.MULTILINE) for call in calls[:2]]
-    assert len(limited[0]) == 1 and limited[0] == limited[1]
 
 
 def test_what_never_ends_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
@@ -201,29 +164,6 @@ def test_what_is_measured_ends_with_who_started_it(tmp_path: Path) -> None:
         assert _happens_soon(lambda: file.exists() and file.read_text() != "")
         parent.kill()
     assert _happens_soon(lambda: not _is_running(int(file.read_text())))
-
-
-def test_a_part_that_a_profiler_starts_outlives_the_thread_that_started_it() -> None:
-    child = (
-        "from tests.bench.gpu_process import end_with_parent\n"
-        "import time\n"
-        "end_with_parent()\n"
-        "print('begun', flush=True)\n"
-        "time.sleep(1)"
-    )
-    program = (
-        "import subprocess, sys, threading\n"
-        "started = []\n"
-        f"command = [sys.executable, '-c', {child!r}]\n"
-        "def start():\n"
-        "    child = subprocess.Popen(command, stdout=subprocess.PIPE)\n"
-        "    child.stdout.readline()\n"
-        "    started.append(child)\n"
-        "thread = threading.Thread(target=start)\n"
-        "thread.start(), thread.join()\n"
-        "sys.exit(started[0].wait() != 0)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
 def _happens_soon(happens: Callable[[], bool]) -> bool:
@@ -299,17 +239,6 @@ def test_what_the_total_time_cuts_off_is_not_done_and_the_same_command_goes_on_t
     assert gpu.main(["attention", "--again", *arguments]) == 1
 
 
-def test_tiles_of_one_product_are_not_those_of_all(tmp_path: Path) -> None:
-    """After a call for one product, the tiles of every other product used to count as done, too."""
-
-    def tiles(*products: str) -> argparse.Namespace:
-        return gpu._options(["--results", str(tmp_path / "results.jsonl"), *products])
-
-    gpu._results(tiles()).add(gpu._part_key("tiles", tiles("--product", "head")), failure=None)
-    over = [gpu._is_over("tiles", tiles(*products)) for products in ([], ["--product", "head"], ["--product", "soft"])]
-    assert over == [False, True, False]
-
-
 def test_a_part_is_done_for_the_recipe_and_the_contexts_it_was_measured_with(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -322,15 +251,16 @@ def test_a_part_is_done_for_the_recipe_and_the_contexts_it_was_measured_with(
     def parts_of(*arguments: str) -> list[str]:
         done.clear()
         results = ["--results", str(tmp_path / "results.jsonl")]
-        assert gpu.main(["layer", "kernels", "attention", *arguments, *results]) == 0
+        assert gpu.main(["layer", "kernels", "attention", "tiles", *arguments, *results]) == 0
         return list(done)
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(gpu, "ended", run)
-    assert parts_of() == ["layer", "kernels", "attention"] and parts_of() == []
+    assert parts_of("--product", "head") == ["layer", "kernels", "attention", "tiles"]
+    assert parts_of() == ["tiles"] and parts_of() == [], "tiles of one product are not those of all"
     assert parts_of("--recipe", "int8") == ["kernels"]
-    assert parts_of("--context", "8192") == ["attention"], "the first context is the same"
-    assert parts_of("--context", "1024") == ["kernels", "attention"]
+    assert parts_of("--context", "8192") == ["attention", "tiles"], "the first context is the same"
+    assert parts_of("--context", "1024") == ["kernels", "attention", "tiles"]
     assert parts_of("--steps", "4") == ["kernels"]
 
 
@@ -361,14 +291,14 @@ def test_tuning_that_had_no_time_for_all_is_not_done(
 
 def test_steps_go_on_where_they_were_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The first context in every recipe, then the next: what matters most comes first."""
-    file, until, done = tmp_path / "results.jsonl", [math.inf], list[tuple[str, str]]()
+    file, now, done = tmp_path / "results.jsonl", [0.0], list[tuple[str, str]]()
 
     def run(command: list[str], *, seconds: float | None) -> Ended:
         recipe, context = command[command.index("--recipe") + 1], command[command.index("--context") + 1]
         assert command[command.index("--results") + 1] == str(file)
         done.append((recipe, context))
         if len(done) == 4:
-            until[0] = 0.0
+            now[0] = 100.0
             return Ended(failure="not done after 7 s")
         if len(done) == 2:
             return Ended(failure="ended by SIGABRT")
@@ -376,29 +306,16 @@ def test_steps_go_on_where_they_were_ended(monkeypatch: pytest.MonkeyPatch, tmp_
         return Ended(failure=None)
 
     monkeypatch.setattr(gpu, "ended", run)
-    monkeypatch.setattr(gpu, "_limits", lambda _: _Changing(until))
-    options = gpu._options(["steps", "--results", str(file)])
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    options = gpu._options(["steps", "--results", str(file), "--until", "100"])
     assert gpu.steps(options) == 1
     assert done == [("4bit", "8192"), ("4bit-small", "8192"), ("int8", "8192"), ("4bit", "1024")]
-    until[0] = math.inf
+    now[0] = 0.0
     assert gpu.steps(options) == 0
     assert done[4:6] == [("4bit", "1024"), ("4bit-small", "1024")] and len(done) == 4 + 6
-    options = gpu._options(["steps", "--steps", "4", "--results", str(file)])
+    options = gpu._options(["steps", "--steps", "4", "--results", str(file), "--until", "100"])
     assert gpu.steps(options) == 0
     assert len(done) == 10 + 9, "with fewer steps each is another measurement"
-
-
-class _Changing:
-    """Limits whose end comes while they are in use."""
-
-    def __init__(self, until: list[float]) -> None:
-        self._until = until
-
-    @property
-    def is_up(self) -> bool:
-        return Limits(seconds=60, until=self._until[0]).is_up
-
-    left = 60.0
 
 
 def test_a_recipe_that_does_not_fit_the_card_is_no_failure(
@@ -465,18 +382,3 @@ def test_what_does_not_fit_a_limit_is_tried_and_left_out(
     monkeypatch.setattr("localdiff.bench.step.run.run", run)
     assert gpu.main(["--child", "--recipe", "4bit", "--context", "1024", "--vram-limit", "18GB"]) == 0
     assert capsys.readouterr().out == "left out: CUDA out of memory. Tried to allocate 2.00 MiB.\n"
-
-
-@pytest.mark.slow
-def test_without_a_card_it_says_so_also_where_something_installed_brings_tests_of_its_own(tmp_path: Path) -> None:
-    """Some packages do, and Python would prefer their `tests` package to a folder without `__init__.py`."""
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "__init__.py").touch()
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(tmp_path)}
-    found = ended(
-        ["env", *(f"{name}={value}" for name, value in environment.items()), sys.executable, "-m", "tests.bench.gpu"],
-        seconds=120,
-        captured=True,
-    )
-    assert found.failure == "exit code 1"
-    assert "there is no CUDA device here: " in found.err
