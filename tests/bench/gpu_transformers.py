@@ -13,7 +13,6 @@ does of what an installed `transformers` cannot do.
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 import sys
 import time
@@ -40,7 +39,8 @@ ROOM = 6_000_000_000
 WARM_UP = 3
 """First steps of a block that are not counted; when compiled, these steps record graphs."""
 EAGER, COMPILED = "transformers, eager", "transformers, compiled"
-NO_LIMITS = Limits(seconds=600, until=math.inf)
+BLOCKS = 2
+"""The blocks before the last one warm up."""
 
 
 @cache
@@ -73,9 +73,9 @@ class StepClock:
 
 
 def reference_seconds(
-    model: DiffusionGemmaForBlockDiffusion, context: int, steps: int, *, compiled: bool, blocks: int = 2
+    model: DiffusionGemmaForBlockDiffusion, context: int, steps: int, *, compiled: bool
 ) -> list[float]:
-    """Seconds of the last `steps` steps of the last block; the blocks before it warm up.
+    """Seconds of the last `steps` steps of the last block.
 
     The settings ask for an entropy that is never reached, so nothing converges. The draft's age is that of the released
     model, because `generate` keeps as many drafts, and compares and moves all of them in each step.
@@ -87,7 +87,7 @@ def reference_seconds(
 
     canvas, vocab_size = model.config.canvas_length, model.config.text_config.vocab_size
     settings = DiffusionGemmaGenerationConfig(
-        max_new_tokens=blocks * canvas,
+        max_new_tokens=BLOCKS * canvas,
         max_denoising_steps=WARM_UP + steps,
         sampler_config=EntropyBoundSamplerConfig(entropy_bound=0.1),
         t_min=0.4,
@@ -150,11 +150,11 @@ def against_transformers(
     contexts: Sequence[int],
     steps: int,
     *,
-    limits: Limits = NO_LIMITS,
-    results: Results | None = None,
+    limits: Limits,
+    results: Results,
 ) -> int:
     """Measures both at each context; returns 1 if one of ours failed or was not done in time."""
-    results, lacking = results or Results(None), _lacking()
+    lacking = _lacking()
     layers = layers_that_fit(torch.cuda.mem_get_info()[0])
     if layers == 0:
         print(f"transformers: left out, one layer in bf16 takes {(bytes_of(1) + ROOM) / 1e9:.0f} GB")
@@ -165,7 +165,7 @@ def against_transformers(
             f"  all of them in bf16 take {(bytes_of(LAYERS) + ROOM) / 1e9:.0f} GB; no figure here is of the whole model"
         )
     if lacking is not None:
-        print(f"  transformers: left out, {lacking}")
+        print(f"  transformers: left out ({lacking})")
     ours = [f"localdiff, {recipe}" for recipe in recipes]
     rounds = [ours] if lacking else [[EAGER, *ours], [COMPILED]]
     failed = 0
@@ -201,23 +201,10 @@ def _is_measured(way: str, layers: int, context: int, steps: int, limits: Limits
 def _lacking() -> str | None:
     """Why the reference cannot be measured; None if it can."""
     try:
-        import transformers
-    except ModuleNotFoundError as error:
-        return "it is not installed" if error.name == "transformers" else f"it does not load ({_reason(error)})"
-    except ImportError as error:  # it accepts only some versions of other packages
-        return f"it does not load ({_reason(error)})"
-    try:
         from transformers import DiffusionGemmaForBlockDiffusion  # noqa: F401
-    except ImportError as error:
-        what = f"transformers {transformers.__version__}"
-        if error.__cause__ is None:
-            return f"{what} has no DiffusionGemmaForBlockDiffusion"
-        return f"{what} does not load DiffusionGemmaForBlockDiffusion ({_reason(error.__cause__)})"
+    except ImportError as error:  # also where it is too old, or accepts only other versions of some package
+        return str(error.__cause__ or error).strip().partition("\n")[0]
     return None
-
-
-def _reason(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def main() -> None:
