@@ -12,8 +12,6 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-_DRIVERS = ("libcuda.so.1", "nvcuda.dll")
-"""The driver's library on Linux and on Windows."""
 _LONGEST = 256
 _ROOT = Path(__file__).parents[2]
 
@@ -28,18 +26,14 @@ def card() -> dict[str, str]:
 
 
 def _name() -> str | None:
-    for driver in _DRIVERS:
-        try:
-            cuda = ctypes.CDLL(driver)
-        except OSError:
-            continue
-        device, name = ctypes.c_int(), ctypes.create_string_buffer(_LONGEST)
-        # Each call returns an error number, or 0; after an error, none is called.
-        if not (
-            cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0) or cuda.cuDeviceGetName(name, _LONGEST, device)
-        ):
-            return name.value.decode(errors="replace")
-    return None
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    device, name = ctypes.c_int(), ctypes.create_string_buffer(_LONGEST)
+    # Each call returns an error number, or 0; after an error, none is called.
+    failed = cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0) or cuda.cuDeviceGetName(name, _LONGEST, device)
+    return None if failed else name.value.decode(errors="replace")
 
 
 def _commit() -> str | None:

@@ -6,7 +6,6 @@ import ctypes
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,7 +49,7 @@ def end_with_parent() -> None:
     A process in a session of its own outlives a kill of its parents, and would keep the card busy during the next
     measurement. A process that a profiler starts would be killed as soon as the profiler's thread that started it ends.
     """
-    if sys.platform == "linux" and _STARTED_HERE in os.environ:
+    if _STARTED_HERE in os.environ:
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, int(signal.SIGKILL))
 
 
