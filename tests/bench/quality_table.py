@@ -3,16 +3,13 @@
 Writes the variants of `tests.bench.quality_variants`, compares each with the bf16 weights as `localdiff bench quality`
 does, and prints a table for each variant and the one of `docs/quantization.md`; `--write` puts that one into the page.
 The questions are shared out over processes with one thread each, and every process runs the passes of several runs as
-one (`tests.bench.batching`). With `--keep DIR` the finished parts of a stopped run are used by the next run on the same
-weights; after a change to the program, start with an empty directory.
+one (`tests.bench.batching`).
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import multiprocessing
-import pickle
 import sys
 import tempfile
 import textwrap
@@ -33,8 +30,6 @@ from localdiff.engine import Engine
 from localdiff.fetching.source import find_source
 from localdiff.identity import DEMO
 from localdiff.options import GenerateOptions
-from quant.files.disk import Disk, write_atomically
-from quant.hashing import file_sha256
 from quant.jobs.pool import available_workers
 from tests.bench.batching import run_batched
 from tests.bench.quality_variants import write_variants
@@ -63,8 +58,6 @@ class Share:
 
     Attributes:
         folder: where the variants are.
-        weights: SHA-256 of the weights that they were made from.
-        kept: directory with what earlier runs have finished, or None.
     """
 
     number: int
@@ -72,8 +65,6 @@ class Share:
     model: str
     folder: str
     variants: tuple[str, ...]
-    weights: str
-    kept: str | None
     skills: tuple[str, ...]
     count: int
     seeds: int
@@ -84,38 +75,21 @@ class Share:
         """Its questions."""
         return skill_questions(self.skills, self.count)[self.number :: self.processes]
 
-    def file(self, variant: str) -> Path | None:
-        """Where the result of a variant is kept, under a name made of everything it depends on."""
-        if self.kept is None:
-            return None
-        settings = (self.weights, self.number, self.processes, self.skills, self.count, self.seeds, self.width, LONGEST)
-        return Path(self.kept, f"{variant}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:16]}.pickle")
-
 
 def work(share: Share) -> list[Comparison]:
     """Compare every variant with the model."""
     load = partial(Engine.load, device="cpu")
-    options = [GenerateOptions(seed=seed, max_tokens=LONGEST) for seed in range(share.seeds)]
-    found = {}
-    for name in share.variants:
-        if (file := share.file(name)) is not None and file.exists():
-            found[name] = pickle.loads(file.read_bytes())
-    missing = [name for name in share.variants if name not in found]
-    if missing:
-        comparisons = compare(
+    return list(
+        compare(
             partial(load, share.model),
-            [partial(load, str(Path(share.folder, name))) for name in missing],
+            [partial(load, str(Path(share.folder, name))) for name in share.variants],
             share.questions,
-            options,
+            [GenerateOptions(seed=seed, max_tokens=LONGEST) for seed in range(share.seeds)],
             _teller(share.number),
             walks=-(-WALKS // share.processes),
             runner=partial(run_batched, width=share.width),
         )
-        for name, comparison in zip(missing, comparisons, strict=True):
-            found[name] = comparison
-            if (file := share.file(name)) is not None:
-                write_atomically(Disk(), file, pickle.dumps(comparison))
-    return [found[name] for name in share.variants]
+    )
 
 
 def merged(shares: Sequence[Share], parts: Sequence[Comparison]) -> Comparison:
@@ -185,26 +159,18 @@ def main() -> None:
     parser.add_argument("--variants", nargs="+", choices=list(LABELS), default=list(LABELS))
     parser.add_argument("--processes", type=int, default=available_workers(torch.device("cpu")))
     parser.add_argument("--width", type=int, default=16, help="runs that share their passes")
-    parser.add_argument(
-        "--keep", metavar="DIR", type=Path, help="for results, so that a run which is stopped can go on"
-    )
     parser.add_argument("--write", action="store_true", help="put the table into docs/quantization.md")
     arguments = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        source = find_source(arguments.model).directory
-        write_variants(source, Path(folder, "variants"))
-        if arguments.keep is not None:
-            arguments.keep.mkdir(parents=True, exist_ok=True)
+        write_variants(find_source(arguments.model).directory, Path(folder))
         shares = [
             Share(
                 number=number,
                 processes=arguments.processes,
                 model=arguments.model,
-                folder=str(Path(folder, "variants")),
+                folder=folder,
                 variants=tuple(arguments.variants),
-                weights=file_sha256(source / "model.safetensors"),
-                kept=None if arguments.keep is None else str(arguments.keep),
                 skills=tuple(arguments.skills),
                 count=arguments.count,
                 seeds=arguments.seeds,

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from localdiff.bench.quality.answers import Answer
 from localdiff.bench.quality.comparison import Pair, tabulate
 from localdiff.bench.quality.questions import skill_questions
-from tests.bench import quality_table
-from tests.bench.quality_table import HEAD, LABELS, PAGE, Share, page_table, with_table, work
+from tests.bench.quality_table import HEAD, LABELS, PAGE, Share, page_table, with_table
 
 
-def share(number: int, kept: Path | None = None, weights: str = "w") -> Share:
+def share(number: int) -> Share:
     return Share(
         number=number,
         processes=2,
         model="demo",
         folder="nowhere",
         variants=("int8",),
-        weights=weights,
-        kept=None if kept is None else str(kept),
         skills=("add", "sort"),
         count=5,
         seeds=1,
@@ -41,23 +33,6 @@ def test_the_shares_are_all_questions() -> None:
     assert {question.prompt for part in parts for question in part} == everything
     assert [len(part) for part in parts] == [5, 5]
     assert {question.group for question in parts[1]} == {"add", "sort"}
-
-
-def test_what_is_kept_is_used_for_the_same_work_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-
-    def compared(*arguments: object, **options: object) -> Iterator[str]:
-        made.append(options)
-        yield "comparison"
-
-    monkeypatch.setattr(quality_table, "compare", compared)
-    assert work(share(0, tmp_path)) == work(share(0, tmp_path)) == ["comparison"]
-    assert len(made) == 1
-    work(share(1, tmp_path))
-    work(share(0, tmp_path, weights="others"))
-    work(share(0))
-    work(share(0))
-    assert len(made) == 5
 
 
 def test_a_line_has_the_values_of_its_own_weights() -> None:
