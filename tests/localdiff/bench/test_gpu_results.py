@@ -10,7 +10,7 @@ import pytest
 
 from tests.bench import gpu_results
 from tests.bench.gpu_process import ended
-from tests.bench.gpu_results import Results, main, tables
+from tests.bench.gpu_results import Results, tables
 
 KEY = {"part": "steps", "recipe": "4bit", "context": 8192, "vram_limit": None}
 
@@ -198,13 +198,6 @@ def test_kernels_of_a_step_have_a_table_for_each_recipe_and_context() -> None:
         *head,
         "| `linear_kernel` | 2 × 64 | 25.0 | 280.0 |",
     ], "what was profiled again counts once"
-
-
-@pytest.mark.parametrize("names", [[], ["nowhere.jsonl"], [__file__, __file__]])
-def test_one_file_that_is_there_has_to_be_named(names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(names) == 2
-    out, err = capsys.readouterr()
-    assert not out and err.startswith("usage: python -m tests.bench.gpu_results FILE")
 
 
 def test_tables_are_made_without_torch(file: Path) -> None:

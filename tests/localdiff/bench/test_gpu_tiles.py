@@ -112,23 +112,6 @@ def test_shapes_are_those_of_the_released_layers() -> None:
     assert sum(rows for rows, _ in projections) == gpu_tiles.QKV
 
 
-def test_experts_in_bf16_are_as_wide_as_their_tiles_say() -> None:
-    """They take 64 columns whatever the tile says: other tiles would be timed twice, under two names."""
-    from quant.cuda.experts import COLUMNS
-    from tests.bench.gpu_tiles import UNQUANTIZED_TILES
-
-    assert {tile.down_columns for tile in UNQUANTIZED_TILES} == {COLUMNS}
-    assert len(set(UNQUANTIZED_TILES)) == len(UNQUANTIZED_TILES)
-
-
-def test_each_tile_has_a_name_of_its_own() -> None:
-    """Figures are kept by these names, and what is already in the file is not clocked again."""
-    from tests.bench import gpu_tiles
-
-    for several in (gpu_tiles.EXPERT_TILES + gpu_tiles.BYTE_TABLE_TILES, gpu_tiles.UNQUANTIZED_TILES):
-        assert len({gpu_tiles.words(tile) for tile in several}) == len(several)
-
-
 @pytest.mark.slow
 def test_the_clock_runs_the_tile_that_is_named(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables are restored afterwards."""

@@ -419,13 +419,6 @@ def test_a_sure_draft_stops_at_its_second_step(tmp_path: Path) -> None:
     assert (block.reason, block.steps) == ("converged", 2)
 
 
-def test_a_canvas_of_padding_runs_to_the_limit_and_shows_nothing(tmp_path: Path) -> None:
-    events = list(scripted(tmp_path, [PAD] * 8).generate("x", options(max_tokens=8)))
-    assert of(BlockCommitted, events)[0].reason == "step_limit"
-    assert text_of(events) == ""
-    assert end_of(events).stats.tokens == 0
-
-
 def test_at_temperature_zero_the_draft_is_what_is_sampled(tmp_path: Path) -> None:
     for step in of(DenoiseStep, tiny.engine(tmp_path).generate("abc", options(temperature=0.0))):
         assert step.sampled_ids == step.argmax_ids

@@ -147,10 +147,6 @@ def test_a_processor_has_no_kernels_to_try() -> None:
     assert unsupported is not None and unsupported.reason == "there is no CUDA device `cpu`"
 
 
-def test_kernels_that_compute_the_right_numbers_are_used() -> None:
-    assert trial() is None
-
-
 def test_wrong_rows_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(support, "_rounds_rows", lambda _: False)
     assert trial() == "Triton computes wrong numbers here"
@@ -319,29 +315,6 @@ def test_a_kernel_that_found_no_room_is_loaded_again(monkeypatch: pytest.MonkeyP
     kernel = compiled()  # as if loaded from its file
     assert kernel.run is not None and kernel.function == 2 and not found
     kernel.module = None  # otherwise Triton 3.8 and later would unload it
-
-
-def test_kernels_that_two_threads_forget_at_once_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from triton.runtime import jit
-
-    class Unloaded:
-        @property
-        def function(self) -> None:
-            kernels.pop("first", None)  # as the other thread does at the same time
-            kernels["new"] = SimpleNamespace(function=5)
-
-    kernels: dict[str, object] = {"first": Unloaded(), "second": Unloaded()}
-    function = object.__new__(jit.JITFunction)
-    function.device_caches = {0: (kernels, "further things")}
-    monkeypatch.setitem(sys.modules, "some.package.new_kernels", SimpleNamespace(kernel=function))
-    support.forget_unloaded_kernels()
-    assert [*kernels] == ["new"]
-
-
-def test_nothing_is_forgotten_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "triton.runtime.jit", raising=False)
-    support.forget_unloaded_kernels()
-    assert "triton.runtime.jit" not in sys.modules, "nor is it loaded for that"
 
 
 def test_a_gpu_that_a_kernel_broke_is_no_matter_of_versions(monkeypatch: pytest.MonkeyPatch) -> None:
