@@ -22,10 +22,6 @@ class RefusedError(Exception):
     """A template called `raise_exception`: it does not accept the conversation."""
 
 
-class EndlessError(Exception):
-    """A template writes more than any prompt needs."""
-
-
 def environment() -> ImmutableSandboxedEnvironment:
     """An environment that compiles chat templates.
 
@@ -45,16 +41,15 @@ def render(template: Template, max_characters: int, **variables: Any) -> str:
     """The text that a template of `environment` makes of its variables.
 
     Raises:
-        EndlessError: it is longer than `max_characters`.
         RefusedError: the template does not accept the conversation.
-        Exception: anything else that a template can do wrong.
+        Exception: anything else that a template can do wrong, such as writing more than `max_characters`.
     """
     pieces, size = [], 0
     for piece in template.generate(**variables):
         pieces.append(piece)
         size += len(piece)
         if size > max_characters:
-            raise EndlessError(f"it writes more than {max_characters:,} characters")
+            raise ValueError(f"it writes more than {max_characters:,} characters")
     return "".join(pieces)
 
 
