@@ -235,12 +235,6 @@ def test_an_empty_prompt_of_ids_is_refused(tmp_path: Path) -> None:
         assert caught.value.hint == "give some text"
 
 
-@pytest.mark.parametrize("prompt", [None, 5, {1, 2}, {"role": "user"}])
-def test_what_is_no_sequence_is_no_prompt(tmp_path: Path, prompt: Any) -> None:
-    with pytest.raises(UsageError, match=f"not an? `{type(prompt).__name__}`"):
-        list(tiny.engine(tmp_path).generate(prompt, options()))
-
-
 def test_a_run_has_the_context_that_the_engine_was_loaded_for() -> None:
     engine = Engine.load("demo", device="cpu", offline=True, context_size=numpy.int64(40))
     assert (engine.context_size(options()), engine.context_size(options(context_size=50))) == (40, 50)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -25,19 +25,20 @@ from localdiff.load.loader import LoadedModel
 from quant.cuda.parity import ParityError
 from quant.errors import RecipeError
 from quant.released import LAYERS
-from quant.switch import SwitchError
 from tests.localdiff.bench.step.small import CEILINGS, small_config, small_subject
 
 pytestmark = pytest.mark.usefixtures("attention_in_torch")
+
+
+def demo(*, context: int = 16, device: str = "cpu") -> Make:
+    return real_subject(model="demo", revision=None, offline=True, context=context, device=device, dtype="auto")
 
 
 def test_the_demo_model_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    subject = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")(
-        lambda _: None
-    )
+    subject = demo()(lambda _: None)
     assert (subject.name, subject.recipe, subject.dtype) == ("demo", "bf16", torch.float32)
     assert subject.built is subject.stands_for
     assert subject.network.config.canvas_length == CANVAS_LENGTH
@@ -47,7 +48,7 @@ def test_the_demo_model_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None
 def test_more_context_than_the_model_takes_is_refused_before_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "load_model", lambda *_, **__: pytest.fail("loaded"))
     with pytest.raises(UsageError, match="`--context 8193` must be from 1 to 8,192"):
-        real_subject(model="demo", revision=None, offline=True, context=8193, device="cpu", dtype="auto")
+        demo(context=8193)
 
 
 def test_a_model_that_does_not_fit_is_not_to_be_kept_in_host_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,14 +62,14 @@ def test_a_model_that_does_not_fit_is_not_to_be_kept_in_host_memory(monkeypatch:
         plan_memory(weights, cpu, torch.float32, context=16)
     assert "--max-memory" in str(error.value.hint)
     with pytest.raises(ResourceError, match="`cpu` has .* available") as error:
-        real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
+        demo()
     assert error.value.hint == "free memory of the device; a smaller recipe or `--context` takes less"
 
 
 def test_a_device_that_is_not_there_is_not_to_be_helped_by_a_smaller_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "seen_gpus", lambda: ())
     with pytest.raises(ResourceError, match="there is no CUDA device here") as error:
-        real_subject(model="demo", revision=None, offline=True, context=16, device="cuda", dtype="auto")
+        demo(device="cuda")
     assert "`--device cpu`" in str(error.value.hint)
 
 
@@ -88,7 +89,7 @@ def test_auto_means_the_gpu_with_most_free_memory_where_the_first_is_too_small(
 
     def make(device: str) -> Make:
         if kind == "real":
-            return real_subject(model="demo", revision=None, offline=True, context=16, device=device, dtype="auto")
+            return demo(device=device)
         return random_subject(recipe="4bit", layers=LAYERS, context=1024, device=device, dtype="auto")
 
     if chosen is None:
@@ -98,11 +99,16 @@ def test_auto_means_the_gpu_with_most_free_memory_where_the_first_is_too_small(
         assert make("auto").device == torch.device("cuda", chosen)
 
 
+def raising(error: Exception) -> Callable[[], NoReturn]:
+    def compare() -> NoReturn:
+        raise error
+
+    return compare
+
+
 @pytest.mark.parametrize("where", ["step", "module"])
 def test_kernels_that_compute_wrong_numbers_are_not_timed(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def differing(*_: object) -> NoReturn:
-        raise ParityError("experts: 13 of 512 numbers differ")
-
+    differing = raising(ParityError("experts: 13 of 512 numbers differ"))
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "commit")
     if where == "step":
         monkeypatch.setattr(Denoiser, "comparisons", lambda _: [Comparison("experts", differing)])
@@ -116,7 +122,7 @@ def test_kernels_that_compute_wrong_numbers_are_not_timed(where: str, monkeypatc
             return dataclasses.replace(right(*arguments, **options), expectations=(expectation,))
 
         monkeypatch.setattr(subjects, "load_model", load_model)
-    make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
+    make = demo()
     words = r"^kernels of `experts` compute wrong numbers here \(experts: 13 of 512 numbers differ\)"
     for count, hint in (
         (0, "`LOCALDIFF_CUDA_PLAIN=experts,commit` turns these kernels off"),
@@ -153,11 +159,8 @@ def test_all_parts_whose_kernels_fail_are_named_at_once(
 ) -> None:
     """Otherwise each would cost another start, in which all weights are made again."""
 
-    def failing(*_: object) -> NoReturn:
-        raise error
-
-    monkeypatch.setattr(Denoiser, "comparisons", lambda _: [Comparison(part, failing) for part in parts])
-    make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
+    monkeypatch.setattr(Denoiser, "comparisons", lambda _: [Comparison(part, raising(error)) for part in parts])
+    make = demo()
     with pytest.raises(ResourceError) as caught:
         make(lambda _: None)
     assert caught.value.message == message and (caught.value.hint or "").startswith(hint)
@@ -166,12 +169,9 @@ def test_all_parts_whose_kernels_fail_are_named_at_once(
 def test_a_gpu_that_fails_is_no_kernel_to_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     error = RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    def failing(*_: object) -> NoReturn:
-        raise error
-
-    monkeypatch.setattr(Denoiser, "comparisons", lambda _: [Comparison("experts", failing)])
+    monkeypatch.setattr(Denoiser, "comparisons", lambda _: [Comparison("experts", raising(error))])
     monkeypatch.setattr(trial, "_still_works", lambda _: False)
-    make = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")
+    make = demo()
     with pytest.raises(RuntimeError) as caught:
         make(lambda _: None)
     assert caught.value is error
@@ -184,7 +184,7 @@ def test_figures_of_a_cpu_beside_a_gpu_are_said_to_be_so(
 ) -> None:
     monkeypatch.setattr(subjects, "unused_gpu", lambda _: "the GPU is not used")
     if kind == "real":
-        make = real_subject(model="demo", revision=None, offline=True, context=16, device=device, dtype="auto")
+        make = demo(device=device)
     else:
         make = random_subject(
             recipe="4bit", layers=4, context=16, device=device, dtype="auto", configure=small_config, all_layers=4
@@ -242,9 +242,3 @@ def test_words_that_mean_nothing(given: dict[str, str], kind: type[Exception], w
     arguments = {"recipe": "4bit", "dtype": "auto"} | given
     with pytest.raises(kind, match=words):
         random_subject(layers=LAYERS, context=16, device="cpu", configure=released_config, **arguments)
-
-
-def test_a_switch_with_an_invalid_value_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "x")
-    with pytest.raises(SwitchError, match="LOCALDIFF_CPU_PATH=x must be auto, plain or fast"):
-        small_subject()
