@@ -96,15 +96,12 @@ _QUERY = "driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,temperat
 def main(arguments: Sequence[str]) -> int:
     """Runs the parts that were asked for, going on after failures; returns 1 if one of them failed."""
     options = _options(arguments)
-    if options.child:
-        end_with_parent()
-        return step_here(options)
-    if not torch.cuda.is_available():
-        print(f"there is no CUDA device here: {why_unseen()}", file=sys.stderr)
-        return 1
     if options.here is not None:
         end_with_parent()
         return part_here(options.here, options)
+    if not torch.cuda.is_available():
+        print(f"there is no CUDA device here: {why_unseen()}", file=sys.stderr)
+        return 1
     failed, left = [], []
     for name in options.parts or PARTS:
         if not (_is_over(name, options) or _is_left_out(name)):
@@ -177,13 +174,15 @@ def _results(options: argparse.Namespace) -> Results:
 
 
 def part_here(name: str, options: argparse.Namespace) -> int:
-    """Runs a part in this process and imports only what that part needs; returns 1 if it failed."""
+    """Runs a part, or one of its steps, in this process and imports only what it needs; returns 1 if it failed."""
     results, recipe, context, count = _results(options), options.recipe[0], options.context[0], options.steps
     match name:
         case "device":
             return device(results)
         case "steps":
             return steps(options)
+        case "step":
+            return step_here(options)
         case "checks":
             return run_tests("gpu", CHECKS)
         case "kernels":
@@ -303,7 +302,7 @@ def steps(options: argparse.Namespace) -> int:
             if results.has(key):
                 print(f"  in {options.results} already", flush=True)
                 continue
-            command = [sys.executable, "-m", "tests.bench.gpu", "--child", "--recipe", recipe]
+            command = [sys.executable, "-m", "tests.bench.gpu", "--here", "step", "--recipe", recipe]
             command += ["--context", str(context), "--steps", str(options.steps)]
             if options.vram_limit is not None:
                 command += ["--vram-limit", options.vram_limit]
@@ -384,8 +383,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--results", type=Path, metavar="FILE", help="gets a line for each figure; what it has is done")
     parser.add_argument("--again", action="store_true", help="try again what failed or did not fit, by that file")
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--here", choices=PARTS, help=argparse.SUPPRESS)
+    parser.add_argument("--here", choices=(*PARTS, "step"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.typed = arguments
     if options.results is not None:

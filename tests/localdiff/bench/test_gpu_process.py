@@ -326,7 +326,7 @@ def test_a_recipe_that_does_not_fit_the_card_is_no_failure(
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=24_000_000_000))
     monkeypatch.setattr(subject, "random_subject", refuse)
-    assert gpu.main(["--child", "--recipe", "int8", "--context", "1024"]) == 0
+    assert gpu.main(["--here", "step", "--recipe", "int8", "--context", "1024"]) == 0
     assert capsys.readouterr().out == "left out: random `int8` weights take 29 GB, and `cuda:0` has 24 GB free\n"
 
 
@@ -357,7 +357,7 @@ def test_a_recipe_whose_kernels_are_wrong_or_fail_is_a_failure_that_says_so(
 
 
 def test_the_command_in_a_file_for_others_has_no_path_in_it() -> None:
-    typed = "--child --recipe 4bit --context 1024 --vram-limit 18GB --results /home/me/r.jsonl"
+    typed = "--here step --recipe 4bit --context 1024 --vram-limit 18GB --results /home/me/r.jsonl"
     command = gpu._command(gpu._options(typed.split()))
     assert command == "python3 -m tests.bench.gpu steps --recipe 4bit --context 1024 --steps 32 --vram-limit 18GB"
 
@@ -380,5 +380,5 @@ def test_what_does_not_fit_a_limit_is_tried_and_left_out(
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda share, _: limits.append(share))
     monkeypatch.setattr(subject, "random_subject", make)
     monkeypatch.setattr("localdiff.bench.step.run.run", run)
-    assert gpu.main(["--child", "--recipe", "4bit", "--context", "1024", "--vram-limit", "18GB"]) == 0
+    assert gpu.main(["--here", "step", "--recipe", "4bit", "--context", "1024", "--vram-limit", "18GB"]) == 0
     assert capsys.readouterr().out == "left out: CUDA out of memory. Tried to allocate 2.00 MiB.\n"
