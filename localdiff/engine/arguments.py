@@ -1,6 +1,7 @@
 """Checks arguments of Python programs where a value of the wrong kind would only fail far from the call.
 
-Knows kinds of values; knows nothing about what becomes of them.
+Knows kinds of values; knows nothing about what becomes of them. Each function raises a `UsageError` if the value is not
+what its first line says.
 """
 
 from __future__ import annotations
@@ -20,11 +21,7 @@ from localdiff.sizes import whole
 
 
 def reference_of(name: str, value: object) -> str:
-    """The text of an argument that names a model or an adapter; a path object is always a path.
-
-    Raises:
-        UsageError: it is neither text nor a path.
-    """
+    """The text of an argument that names a model or an adapter; a path object is always a path."""
     if isinstance(value, str):
         return value
     path = os.fspath(value) if isinstance(value, os.PathLike) else None
@@ -35,33 +32,21 @@ def reference_of(name: str, value: object) -> str:
 
 
 def device_of(value: object) -> str:
-    """The name of a device that is given as text or as a `torch.device`.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """The name of a device that is given as text or as a `torch.device`."""
     if isinstance(value, torch.device):
         return str(value) if value.type == "cuda" else value.type  # the other types have one device each
     return text_of("device", value, "text or a `torch.device`")
 
 
 def text_of(name: str, value: object, kinds: str = "text") -> str:
-    """The value of an argument that is text.
-
-    Raises:
-        UsageError: it is something else.
-    """
+    """The value of an argument that is text."""
     if not isinstance(value, str):
         raise UsageError(f"`{name}` is {kinds}, not {kind_of(value)}")
     return value
 
 
 def positive(name: str, value: object) -> int:
-    """The value of an argument that is a whole number above 0.
-
-    Raises:
-        UsageError: it is something else.
-    """
+    """The value of an argument that is a whole number above 0."""
     number = whole(value)
     if number is None or number < 1:
         raise ArgumentError(
@@ -73,31 +58,19 @@ def positive(name: str, value: object) -> int:
 
 
 def check_callable(name: str, value: object) -> None:
-    """Refuses a value that is not callable.
-
-    Raises:
-        UsageError: it is not.
-    """
+    """Refuses a value that is not callable."""
     if not callable(value):
         raise UsageError(f"`{name}` is a function, not {kind_of(value)}")
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuses a value that is neither True nor False: text such as "no" would count as true.
-
-    Raises:
-        UsageError: it is something else.
-    """
+    """Refuses a value that is neither True nor False: text such as "no" would count as true."""
     if not isinstance(value, bool):
         raise UsageError(f"`{name}` is True or False, not {kind_of(value)}")
 
 
 def check_noise(noise: object) -> None:
-    """Refuses a value that is not a source of canvases and samples; None stands for the default one.
-
-    Raises:
-        UsageError: it is not such a source.
-    """
+    """Refuses a value that is not a source of canvases and samples; None stands for the default one."""
     methods = ("at", "canvas", "start_step", "sample")
     complete = hasattr(noise, "whole_canvas") and all(callable(getattr(noise, name, None)) for name in methods)
     if noise is not None and not complete:
@@ -105,11 +78,7 @@ def check_noise(noise: object) -> None:
 
 
 def check_prefix_cache(prefix_cache: object, model: DiffusionGemma) -> None:
-    """Refuses a value that is not a prefix cache of this model: keys and values of another model mean nothing to it.
-
-    Raises:
-        UsageError: it is not such a cache.
-    """
+    """Refuses a value that is not a prefix cache of this model: keys and values of another model mean nothing to it."""
     hint = "`engine.new_prefix_cache()` of the engine that answers makes one"
     if prefix_cache is None:
         return
@@ -120,21 +89,13 @@ def check_prefix_cache(prefix_cache: object, model: DiffusionGemma) -> None:
 
 
 def check_rule(stop_rule: object) -> None:
-    """Refuses a value that is not a rule for the end of a block.
-
-    Raises:
-        UsageError: it is not such a rule.
-    """
+    """Refuses a value that is not a rule for the end of a block."""
     if stop_rule not in get_args(StopRule):
         raise ArgumentError(f"{{stop_rule}} must be one of {', '.join(get_args(StopRule))}", stop_rule=stop_rule)
 
 
 def options_of(value: object) -> GenerateOptions:
-    """The options of a run; None stands for the defaults.
-
-    Raises:
-        UsageError: they are something else.
-    """
+    """The options of a run; None stands for the defaults."""
     if value is None:
         return GenerateOptions()
     if not isinstance(value, GenerateOptions):
@@ -144,11 +105,7 @@ def options_of(value: object) -> GenerateOptions:
 
 
 def cancel_of(value: object) -> threading.Event:
-    """What cancels a run; None stands for an event that is never set.
-
-    Raises:
-        UsageError: it is something else.
-    """
+    """What cancels a run; None stands for an event that is never set."""
     if value is None:
         return threading.Event()
     if not callable(getattr(value, "is_set", None)):
