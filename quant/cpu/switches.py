@@ -3,7 +3,8 @@
     LOCALDIFF_CPU_PATH=plain     all modules stay plain; `fast` replaces small ones too, `auto` is the default
     LOCALDIFF_CPU_NATIVE=off     no kernel is compiled; torch and, for products, bitsandbytes do its work
 
-They are for comparisons. Knows their values; knows nothing about what they turn on.
+They are for comparisons; an invalid value raises a `SwitchError`. Knows their values; knows nothing about what they
+turn on.
 """
 
 from __future__ import annotations
@@ -17,18 +18,10 @@ CPU_NATIVE = "LOCALDIFF_CPU_NATIVE"
 
 
 def cpu_path() -> Literal["auto", "plain", "fast"]:
-    """The value of the variable.
-
-    Raises:
-        SwitchError: the variable has an invalid value.
-    """
+    """The value of the variable."""
     return chosen(CPU_PATH, "auto", "plain", "fast")
 
 
 def is_native_off() -> bool:
-    """Whether the variable says to do without the native kernel.
-
-    Raises:
-        SwitchError: the variable has an invalid value.
-    """
+    """Whether the variable says to do without the native kernel."""
     return chosen(CPU_NATIVE, "auto", "off") == "off"

@@ -7,7 +7,8 @@
 
 They are for comparisons. `LOCALDIFF_CUDA_PLAIN` also names parts of the program that runs a model on this package
 (`logits`, `attention`, `layer-ops`, `step`, `graph`, `commit`). All names are in one list, because the variable has one
-value: code that reads it must refuse a misspelt name, and so must know all of them. Knows the names only.
+value: code that reads it must refuse a misspelt name, and so must know all of them. An invalid value raises a
+`SwitchError`. Knows the names only.
 """
 
 from __future__ import annotations
@@ -68,11 +69,7 @@ def switched_off(*parts: Part) -> str:
 
 
 def check_switches() -> None:
-    """Checks the values of all of these variables.
-
-    Raises:
-        SwitchError: one has an invalid value.
-    """
+    """Checks the values of all of these variables."""
     is_plain(PARTS[0])
     activations_of(EXPERTS)
     activations_of(DENSE)
@@ -80,29 +77,17 @@ def check_switches() -> None:
 
 
 def activations_of(variable: str, usual: Activations = "a16") -> Activations:
-    """The value of `LOCALDIFF_CUDA_EXPERTS` or `LOCALDIFF_CUDA_DENSE`, or the usual one where it is unset.
-
-    Raises:
-        SwitchError: the variable has an invalid value.
-    """
+    """The value of `LOCALDIFF_CUDA_EXPERTS` or `LOCALDIFF_CUDA_DENSE`, or the usual one where it is unset."""
     return chosen(variable, "a16", "a8", usual=usual)
 
 
 def is_sparse() -> bool:
-    """Whether self-conditioning may leave improbable ids to their mean.
-
-    Raises:
-        SwitchError: the variable has an invalid value.
-    """
+    """Whether self-conditioning may leave improbable ids to their mean."""
     return chosen(SOFT, "exact", "sparse") == "sparse"
 
 
 def is_plain(part: Part) -> bool:
-    """Whether a part is switched off, by the variable or because its kernels fail here.
-
-    Raises:
-        SwitchError: the variable names an unknown part.
-    """
+    """Whether a part is switched off, by the variable or because its kernels fail here."""
     words = [word.strip() for word in os.environ.get(PLAIN, "").split(",") if word.strip()]
     unknown = [word for word in words if word not in (*PARTS, "all")]
     if unknown:
