@@ -100,6 +100,7 @@ def test_a_word_switches_off_its_part_and_what_requires_it(
         ("LOCALDIFF_CUDA_PLAIN", "stp", "names the unknown part `stp`"),
         ("LOCALDIFF_CUDA_PLAIN", "step, gpaph", "names the unknown part `gpaph`"),
         ("LOCALDIFF_CUDA_DENSE", "a4", "LOCALDIFF_CUDA_DENSE=a4 must be a16 or a8"),
+        ("LOCALDIFF_CUDA_EXPERTS", "a4", "LOCALDIFF_CUDA_EXPERTS=a4 must be a16 or a8"),
         ("LOCALDIFF_CUDA_SOFT", "thin", "LOCALDIFF_CUDA_SOFT=thin must be exact or sparse"),
     ],
 )

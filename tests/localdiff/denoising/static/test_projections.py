@@ -11,7 +11,7 @@ import torch
 from localdiff.adapter.attach import attach
 from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.modules import AdaptedLinear
-from localdiff.denoising import BlockSettings, Denoiser
+from localdiff.denoising import BlockSettings
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.load import kernels
@@ -20,7 +20,6 @@ from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.projections import Projections, fuse_projections
 from quant.cuda import choice
-from quant.switch import SwitchError
 from tests.gpu.kernels import DEVICE, needs_triton
 from tests.gpu.launches import dense_switch
 from tests.localdiff.bench.step.small import small_subject
@@ -159,10 +158,3 @@ def test_no_more_than_one_stack_is_held_twice(recipe: str, dense: str, monkeypat
     sizes = [sum(tensor.nbytes for module in stack.parts for tensor in _tensors_of(module)) for stack in stacks]
     assert held.live == before > sum(sizes)
     assert held.peak == before + max(sizes)
-
-
-@pytest.mark.parametrize("variable", ["LOCALDIFF_CUDA_DENSE", "LOCALDIFF_CUDA_EXPERTS"])
-def test_a_wrong_switch_is_an_error_where_there_is_no_card_too(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(variable, "plain")
-    with pytest.raises(SwitchError, match=f"{variable}=plain must be a16 or a8"):
-        Denoiser.for_device(tiny.model(), torch.device("cpu"))
