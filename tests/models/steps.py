@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from localdiff.denoising import Denoiser, StepPath
+from localdiff.denoising import BlockSettings, Denoiser, StepPath
 from localdiff.denoising.kernel_comparisons import comparisons
+from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import set_layer_ops
@@ -26,6 +27,18 @@ def denoiser_of(
     if projections:
         fuse_projections(model)
     return Denoiser(model, StepPath(**parts))
+
+
+def block_of(steps: int, *, number: int = 1, record_top_k: int = 0) -> BlockSettings:
+    """A block of exactly that many steps: no draft ends it."""
+    return BlockSettings(
+        number=number,
+        started=0.0,
+        sampler=SamplerSettings(schedule_steps=steps),
+        stop_rule="never",
+        pad_id=0,
+        record_top_k=record_top_k,
+    )
 
 
 def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -10,17 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, Denoiser, Step
+from localdiff.denoising import Denoiser, Step
 from localdiff.denoising.native_reading import read_natively
 from localdiff.diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from localdiff.diffusion.reading import ReadLogits, read_logits
-from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import native_library
 from tests.models import tiny
 from tests.models.native import needs_native
+from tests.models.steps import block_of
 
 CPU = torch.device("cpu")
 VOCAB = 512
@@ -107,14 +106,7 @@ def test_noise_that_needs_probabilities_is_drawn_by_torch(reader: ReadLogits, no
 
 def denoise(denoiser: Denoiser, network: DiffusionGemma, noise: Noise, steps: int = 3) -> Sequence[Step]:
     cache = KVCache(network.config, 64, torch.float32, CPU)
-    block = BlockSettings(
-        number=1,
-        started=time.perf_counter(),
-        sampler=SamplerSettings(schedule_steps=steps),
-        stop_rule="never",
-        pad_id=tiny.PAD,
-        record_top_k=2,
-    )
+    block = block_of(steps, record_top_k=2)
     canvas = noise.canvas(tiny.CANVAS, VOCAB)
     return list(denoiser.denoise_block(cache, canvas, noise, block, [1, 2, 3]))
 

@@ -8,10 +8,8 @@ import pytest
 import torch
 
 from localdiff.bench.step.memory import STATUS, memory_use
-from localdiff.denoising import BlockSettings
 from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.diffusion.noise import SeededNoise
-from localdiff.diffusion.settings import SamplerSettings
 from localdiff.load import load_model, loader, open_weights, plan_memory
 from localdiff.memory_account import MemoryAccount
 from localdiff.model.cache import KVCache
@@ -20,6 +18,7 @@ from tests.checkpoints.full_width import write_full_width
 from tests.checkpoints.quantized import quantize
 from tests.models.held import held_by_cache, held_by_manifest
 from tests.models.loaded import network_of
+from tests.models.steps import block_of
 
 CONTEXT = 8192
 LAYERS = 2
@@ -71,7 +70,7 @@ def test_a_card_takes_what_the_account_says(quantized: Path, account: MemoryAcco
     with torch.inference_mode():
         network.encode(torch.arange(1024, device=card), cache)
     canvas = torch.randint(network.config.vocab_size, (network.config.canvas_length,), device=card)
-    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=3), stop_rule="never", pad_id=0)
+    block = block_of(3)
     torch.cuda.reset_peak_memory_stats(card)
     assert len(list(dynamic_steps(network, cache, canvas, SeededNoise(0), block))) == 3
     peak = torch.cuda.max_memory_allocated(card) - before

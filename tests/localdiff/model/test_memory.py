@@ -14,10 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, dynamic
+from localdiff.denoising import dynamic
 from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.diffusion.noise import SeededNoise
-from localdiff.diffusion.settings import SamplerSettings
 from localdiff.kernels.decision_layout import ROWS
 from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.cache import KVCache
@@ -26,6 +25,7 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.modules import experts
 from tests.checkpoints.released import released_config
 from tests.models.allocations import Allocations, one_crowd
+from tests.models.steps import block_of
 
 META = torch.device("meta")
 CONTEXT = 8192
@@ -73,12 +73,10 @@ def test_denoise_steps_stay_within_the_limit_and_carry_no_logits(
     """The whole loop: head, statistics, acceptance, and the soft embedding that the next step gets."""
     length, config = model.config.canvas_length, model.config
     cache.length = CONTEXT
-    # The only copy to the host; a draft of padding never stops.
+    # The only copy to the host.
     monkeypatch.setattr(dynamic, "event_rows", lambda *_: torch.zeros(ROWS, length, dtype=torch.int32))
     canvas = torch.empty(length, dtype=torch.int64, device=META)
-    block = BlockSettings(
-        number=1, started=0.0, sampler=SamplerSettings(schedule_steps=3), stop_rule="both", pad_id=config.pad_token_id
-    )
+    block = block_of(3)
     carried: list[int] = []
     watched = Allocations([canvas, *held_before(model, cache)])
     with watched, model.register_forward_pre_hook(lambda *_: carried.append(watched.live)):

@@ -13,10 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, dynamic
+from localdiff.denoising import dynamic
 from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.diffusion.noise import SeededNoise
-from localdiff.diffusion.settings import SamplerSettings
 from localdiff.kernels.decision_layout import ROWS
 from localdiff.load.matching import match_tensors
 from localdiff.memory_account import PREFILL_CHUNK, HeldTensor, MemoryAccount
@@ -28,6 +27,7 @@ from quant.recipe import RECIPES
 from quant.released import released_shapes
 from tests.checkpoints.released import released_config
 from tests.models.allocations import Allocations, one_crowd
+from tests.models.steps import block_of
 
 META = torch.device("meta")
 LAYERS = 6
@@ -82,10 +82,10 @@ def test_denoise_steps(model: DiffusionGemma, buffers: int, monkeypatch: pytest.
     length = model.config.canvas_length
     cache = KVCache(model.config, CONTEXT, torch.bfloat16, META)
     cache.length = CONTEXT - length
-    # The only copy to the host; a draft of padding never stops.
+    # The only copy to the host.
     monkeypatch.setattr(dynamic, "event_rows", lambda *_: torch.zeros(ROWS, length, dtype=torch.int32))
     canvas = torch.empty(length, dtype=torch.int64, device=META)
-    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=2), stop_rule="both", pad_id=0)
+    block = block_of(2)
     with watched_from(model, cache, canvas) as watched:
         assert len(list(dynamic_steps(model, cache, canvas, SeededNoise(0), block))) == 2
     assert 0.5 * buffers < watched.peak < buffers

@@ -19,17 +19,16 @@ from localdiff.bench.step.parts import PARTS, Place
 from localdiff.bench.step.report_text import table
 from localdiff.bench.step.run import run
 from localdiff.bench.step.subject import Make, Subject
-from localdiff.denoising import BlockSettings, Denoiser, denoiser
+from localdiff.denoising import Denoiser, denoiser
 from localdiff.denoising.dynamic import dynamic_steps
 from localdiff.denoising.static.reading import read_through_torch
 from localdiff.diffusion.noise import SeededNoise
-from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.recipe import RECIPES
 from tests.gpu.kernels import needs_triton
 from tests.localdiff.bench.step.small import CANVAS, CEILINGS, small_subject
-from tests.models.steps import denoiser_of
+from tests.models.steps import block_of, denoiser_of
 
 pytestmark = pytest.mark.usefixtures("attention_in_torch")
 
@@ -262,8 +261,7 @@ def test_the_timed_steps_are_those_of_an_answer() -> None:
     stopwatch = Stopwatch(subject, context=8)
     measured = stopwatch.measure(2).steps.mean_entropy
     config, cache, noise = subject.network.config, stopwatch.cache, SeededNoise(0)
-    sampler = SamplerSettings(schedule_steps=WARM_UP + 2 + CLOCKED)
-    block = BlockSettings(number=1, started=0.0, sampler=sampler, stop_rule="never", pad_id=config.pad_token_id)
+    block = block_of(WARM_UP + 2 + CLOCKED)
     canvas = noise.canvas(config.canvas_length, config.vocab_size)
     entropies = [step.event.mean_entropy for step in dynamic_steps(subject.network, cache, canvas, noise, block)]
     assert measured == statistics.mean(entropies[WARM_UP : WARM_UP + 2])

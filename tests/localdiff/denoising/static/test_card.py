@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from localdiff.bench.step.random_weights import random_model
-from localdiff.denoising import BlockSettings, Denoiser
+from localdiff.denoising import Denoiser
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.diffusion.noise import SeededNoise
-from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda import soft
@@ -21,7 +20,7 @@ from quant.cuda.tiles import Activations
 from quant.recipe import recipe_named
 from tests.gpu.kernels import DEVICE, HALVES, HAS_CARD, needs_triton
 from tests.localdiff.bench.step.small import small_config
-from tests.models.steps import denoiser_of
+from tests.models.steps import block_of, denoiser_of
 
 pytestmark = [pytest.mark.gpu, needs_triton]
 
@@ -58,14 +57,7 @@ def blocks(
     noise, found = SeededNoise(1), []
     left: tuple[int, ...] = ()
     for block in range(1, count + 1):
-        settings = BlockSettings(
-            number=block,
-            started=0.0,
-            sampler=SamplerSettings(schedule_steps=steps),
-            stop_rule="never",
-            pad_id=0,
-            record_top_k=record_top_k,
-        )
+        settings = block_of(steps, number=block, record_top_k=record_top_k)
         canvas = noise.canvas(length, config.vocab_size).to(DEVICE)
         for step in denoiser.denoise_block(cache, canvas, noise, settings, left):
             found.append((step.event.argmax_ids, step.event.entropies))

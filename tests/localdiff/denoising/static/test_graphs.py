@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from localdiff.denoising import BlockSettings
 from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.denoising.static.program import Program
 from localdiff.diffusion.noise import SeededNoise
-from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine
 from localdiff.events import DenoiseStep, RunFinished
 from localdiff.model.cache import KVCache
@@ -28,7 +26,7 @@ from tests.localdiff.bench.step.small import small_subject
 from tests.models import tiny
 from tests.models.all_experts import AllExperts
 from tests.models.endless import PROMPT, assert_same, dynamic_events, engine, options
-from tests.models.steps import denoiser_of
+from tests.models.steps import block_of, denoiser_of
 
 pytestmark = needs_interpreter
 attends_in_torch = pytest.mark.usefixtures("attention_in_torch")
@@ -237,7 +235,7 @@ def blocks(network: DiffusionGemma, *, ends: Sequence[Sequence[int]] = ((), ()),
     """The steps of two blocks over one cache, each after the end of a prompt."""
     length = network.config.canvas_length
     cache = KVCache(network.config, 64, torch.float32, CPU)
-    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=4), stop_rule="never", pad_id=0)
+    block = block_of(4)
     denoiser, noise = denoiser_of(network, static=True, **how), SeededNoise(0)
     canvases = torch.arange(length), torch.arange(length).flip(0)
     return [

@@ -11,9 +11,7 @@ import torch
 from localdiff.adapter.attach import attach
 from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.modules import AdaptedLinear
-from localdiff.denoising import BlockSettings
 from localdiff.diffusion.noise import SeededNoise
-from localdiff.diffusion.settings import SamplerSettings
 from localdiff.load import kernels
 from localdiff.load.streaming import _tensors_of
 from localdiff.model.cache import KVCache
@@ -25,7 +23,7 @@ from tests.gpu.launches import dense_switch
 from tests.localdiff.bench.step.small import small_subject
 from tests.models import tiny
 from tests.models.allocations import Allocations
-from tests.models.steps import denoiser_of
+from tests.models.steps import block_of, denoiser_of
 
 pytestmark = [
     needs_triton,
@@ -55,9 +53,7 @@ def block(network: DiffusionGemma, **how: bool) -> list[tuple[tuple[int, ...], t
     with torch.inference_mode():
         network.encode(torch.arange(9, device=DEVICE), cache)
     noise = SeededNoise(1)
-    settings = BlockSettings(
-        number=1, started=0.0, sampler=SamplerSettings(schedule_steps=STEPS), stop_rule="never", pad_id=0
-    )
+    settings = block_of(STEPS)
     canvas = noise.canvas(config.canvas_length, config.vocab_size).to(DEVICE)
     steps = denoiser.denoise_block(cache, canvas, noise, settings)
     return [(step.event.argmax_ids, step.event.entropies) for step in steps]

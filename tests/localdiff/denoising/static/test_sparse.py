@@ -7,16 +7,14 @@ import logging
 import pytest
 import torch
 
-from localdiff.denoising import BlockSettings
 from localdiff.diffusion.noise import SeededNoise
-from localdiff.diffusion.settings import SamplerSettings
 from localdiff.events import DenoiseStep
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda import soft
 from tests.gpu.kernels import DEVICE, needs_triton
 from tests.localdiff.bench.step.small import small_subject
-from tests.models.steps import denoiser_of
+from tests.models.steps import block_of, denoiser_of
 
 pytestmark = [needs_triton, pytest.mark.usefixtures("attention_in_torch")]
 
@@ -27,9 +25,7 @@ def steps(network: DiffusionGemma, *, sparse: bool) -> list[DenoiseStep]:
     network.to(DEVICE)
     length = network.config.canvas_length
     cache = KVCache(network.config, 64, torch.float32, DEVICE)
-    block = BlockSettings(
-        number=1, started=0.0, sampler=SamplerSettings(schedule_steps=STEPS), stop_rule="never", pad_id=0
-    )
+    block = block_of(STEPS)
     denoiser = denoiser_of(network, static=True, sparse=sparse)
     assert ("sparse" in str(denoiser.path)) == sparse
     canvas = torch.arange(length, device=DEVICE)

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from localdiff.denoising import BlockSettings, Denoiser
+from localdiff.denoising import Denoiser
 from localdiff.diffusion.noise import SeededNoise
-from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.cache import KVCache
 from tests.gpu.kernels import needs_interpreter
 from tests.models import tiny
 from tests.models.endless import PROMPT, assert_same, engine, options
-from tests.models.steps import denoiser_of
+from tests.models.steps import block_of, denoiser_of
 
 pytestmark = needs_interpreter
 
@@ -44,9 +43,7 @@ def test_everything_else(tmp_path: Path, how: Any) -> None:
 def test_one_program_serves_every_length() -> None:
     """A program's attention reads the number of cached positions on the device, so more of them need no new program."""
     network = tiny.model(scale=0.25)
-    block = BlockSettings(
-        number=1, started=0.0, sampler=SamplerSettings(schedule_steps=1), stop_rule="never", pad_id=tiny.PAD
-    )
+    block = block_of(1)
     caches = [KVCache(network.config, 600, torch.float32, CPU) for _ in range(2)]
     denoisers = Denoiser(network), denoiser_of(network, static=True)
     network.attends_through_triton = False  # another test has the prompts' attention
