@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 import weakref
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -61,6 +61,17 @@ def gpu(monkeypatch: pytest.MonkeyPatch, attention_in_torch: None) -> None:
     monkeypatch.setattr(support, "_failed", {})
     monkeypatch.setattr(switches, "_given_up", set())
     monkeypatch.setattr(Denoiser, "for_device", for_device)
+
+
+def change_loaded(change: Callable[[LoadedModel], LoadedModel | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every model that is loaded from now on is what this makes of it, or as it leaves it."""
+    right = opening.load_model
+
+    def load_model(*arguments: Any, **options: Any) -> LoadedModel:
+        loaded = right(*arguments, **options)
+        return change(loaded) or loaded
+
+    monkeypatch.setattr(opening, "load_model", load_model)
 
 
 def failing(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,10 +139,9 @@ def test_on_another_gpu_that_the_model_is_loaded_to_again_kernels_are_tried_too(
     fails_there: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The failed attempt takes memory: of several equal GPUs another one then has more left."""
-    other, mains, tried, right = torch.device("cpu", 0), list[torch.device](), list[torch.device](), opening.load_model
+    other, mains, tried = torch.device("cpu", 0), list[torch.device](), list[torch.device]()
 
-    def load_model(*arguments: Any, **options: Any) -> LoadedModel:
-        loaded = right(*arguments, **options)
+    def placed(loaded: LoadedModel) -> LoadedModel:
         mains.append(other if mains else CPU)
         return dataclasses.replace(loaded, placement=dataclasses.replace(loaded.placement, main=mains[-1]))
 
@@ -143,7 +153,7 @@ def test_on_another_gpu_that_the_model_is_loaded_to_again_kernels_are_tried_too(
                 return try_kernels(denoiser, device, *arguments, **options)
         return try_kernels(denoiser, device, *arguments, **options)
 
-    monkeypatch.setattr(opening, "load_model", load_model)
+    change_loaded(placed, monkeypatch)
     monkeypatch.setattr(opening, "try_kernels", try_there)
     engine = load()
     assert tried == [CPU, other]
@@ -155,47 +165,31 @@ def test_on_another_gpu_that_the_model_is_loaded_to_again_kernels_are_tried_too(
 def test_a_model_is_gone_before_it_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU may have no room for two models."""
     networks, released = list[weakref.ref[DiffusionGemma]](), list[bool]()
-    load_model, release = opening.load_model, opening.release_cached_memory
+    release = opening.release_cached_memory
 
-    def loaded(*arguments: Any, **options: Any) -> LoadedModel:
-        assert not any(network() for network in networks)
-        made = load_model(*arguments, **options)
-        networks.append(weakref.ref(made.network))
-        return made
+    def run(*_: object) -> NoReturn:
+        raise RuntimeError("out of resource: shared memory")  # a new one, since it holds the frames it came through
 
     def releasing() -> None:
         release()
         released.append(networks[0]() is None)
 
-    monkeypatch.setattr(opening, "load_model", loaded)
-
-    def run(*_: object) -> NoReturn:
-        raise RuntimeError("out of resource: shared memory")
-
+    change_loaded(lambda made: networks.append(weakref.ref(made.network)), monkeypatch)
     monkeypatch.setattr(opening, "release_cached_memory", releasing)
     monkeypatch.setattr(Program, "run", run)
     load()
     assert len(networks) == 2 and released == [True]
 
 
-def with_nan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models whose last norm is damaged."""
-    right = opening.load_model
-
-    def load_model(*arguments: Any, **options: Any) -> LoadedModel:
-        loaded = right(*arguments, **options)
-        with torch.no_grad():
-            loaded.network.norm.weight[0] = torch.nan
-        return loaded
-
-    monkeypatch.setattr(opening, "load_model", load_model)
-
-
 @pytest.mark.parametrize("adapter", [None, "sudoku"])
 def test_weights_that_give_no_numbers_are_not_a_kernels_fault(
     adapter: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_nan(monkeypatch)
+    def damage(loaded: LoadedModel) -> None:
+        with torch.no_grad():
+            loaded.network.norm.weight[0] = torch.nan
+
+    change_loaded(damage, monkeypatch)
     with pytest.raises(WeightsError, match="the logits of block 1, step 1 are not finite") as raised:
         Engine.load("demo", device="cpu", dtype="fp32", context_size=256, offline=True, adapter=adapter)
     blamed = "" if adapter is None else "the adapter `sudoku` makes values too large, or "
@@ -256,16 +250,15 @@ def differing_in(
         )
         monkeypatch.setattr(Denoiser, "has_kernels", True)
         return tried
-    right = opening.load_model
 
-    def load_model(*arguments: Any, **options: Any) -> LoadedModel:
+    def expecting(loaded: LoadedModel) -> LoadedModel:
         expectations: Any = [
             SimpleNamespace(part=part, name=part, device=CPU, check=lambda part=part: sum(compare(part).values()))
             for part in left()
         ]
-        return dataclasses.replace(right(*arguments, **options), expectations=expectations)
+        return dataclasses.replace(loaded, expectations=expectations)
 
-    monkeypatch.setattr(opening, "load_model", load_model)
+    change_loaded(expecting, monkeypatch)
     return tried
 
 
@@ -303,8 +296,8 @@ def test_however_many_parts_fail_the_model_is_loaded_again_once(
 ) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "commit")
     tried = differing_in("step", {"dense", "experts"}, WRONG, monkeypatch)
-    loads, load_model = list[int](), opening.load_model
-    monkeypatch.setattr(opening, "load_model", lambda *a, **b: loads.append(1) or load_model(*a, **b))
+    loads = list[LoadedModel]()
+    change_loaded(loads.append, monkeypatch)
     assert load().denoiser.path.static
     assert tried == ["dense", "experts"] and len(loads) == 2
     assert switches.given_up() == ["experts", "dense"]
@@ -323,14 +316,7 @@ def test_only_a_part_that_holds_weights_in_another_order_has_the_model_loaded_ag
     """The first network is then told anew which kernels it has."""
     tried = differing_in("step", {part}, WRONG, monkeypatch)
     loaded, told = list[DiffusionGemma](), list[DiffusionGemma]()
-    load_model = opening.load_model
-
-    def loading(*arguments: Any, **options: Any) -> LoadedModel:
-        made = load_model(*arguments, **options)
-        loaded.append(made.network)
-        return made
-
-    monkeypatch.setattr(opening, "load_model", loading)
+    change_loaded(lambda made: loaded.append(made.network), monkeypatch)
     monkeypatch.setattr(opening, "take_kernels", lambda network, *_: told.append(network))
     engine = load()
     assert len(loaded) == loads and engine.model is loaded[-1]
