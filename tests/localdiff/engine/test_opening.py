@@ -84,13 +84,6 @@ def test_a_cpu_gets_threads_for_its_model_and_rounds_no_activations(
     assert limited == [(open_weights(made).text_parameters(), torch.device("cpu"))]
 
 
-def test_a_switch_with_another_value_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "x")
-    with pytest.raises(UsageError, match="(?m)^LOCALDIFF_CPU_PATH=x must be auto, plain or fast$") as caught:
-        Engine.load("demo", device="cpu", offline=True)
-    assert "unset, it leaves the choice to the program" in str(caught.value.hint)
-
-
 @pytest.mark.parametrize("name", ["tokenizer.json", "chat_template.jinja"])
 def test_what_rebuilds_a_file_of_a_quantized_directory_is_said(made: Path, tmp_path: Path, name: str) -> None:
     directory = shutil.copytree(made, tmp_path / "copy")
