@@ -23,7 +23,6 @@ from localdiff import cli
 
 if TYPE_CHECKING:
     from localdiff.engine import Engine
-    from tests.fakes.chat_model import ScriptedChatModel
 
 PATIENCE = 600.0
 """Seconds; longer than any test waits."""
@@ -54,7 +53,7 @@ def script_chat(script: dict[str, object]) -> None:
     loading = script.pop("loading", 0.0)
     model = chat_model_of(script)
 
-    def load(_request: object, _progress: object) -> ScriptedChatModel:
+    def load(_request: object, _progress: object) -> Any:
         if isinstance(loading, str):
             while not os.path.exists(loading):
                 time.sleep(0.01)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from localdiff import paths
 from localdiff.chat.interfaces import OpenView, Reader
@@ -26,7 +26,7 @@ from localdiff.chat.settings import SESSION, ChatSettings
 from localdiff.chat.state import ChatState
 from localdiff.commands.chat.request import ChatRequest, continued, remember, remembered, session_of, thinking_of
 from localdiff.commands.chat.streams import Streams, keyboard_reader
-from localdiff.commands.chat.trace import RecordableChatModel, ReplyTraces
+from localdiff.commands.chat.trace import ReplyTraces
 from localdiff.commands.live import live_view, mode_of, palette_on
 from localdiff.commands.loading import Loading
 from localdiff.commands.record import TraceFile, trace_file
@@ -39,8 +39,11 @@ from localdiff.ui.status import status_line
 from localdiff.ui.terminal import LiveOption
 from localdiff.ui.watch import Watch
 
+if TYPE_CHECKING:
+    from localdiff.conversation import Conversation
 
-def load_chat_model(request: ChatRequest, loading: Loading) -> RecordableChatModel:
+
+def load_chat_model(request: ChatRequest, loading: Loading) -> Conversation:
     """Load the model; torch is not imported before this."""
     engine = request.choice.load(context_size=request.options.context_size, loading=loading)
     from localdiff.conversation import Conversation
@@ -126,7 +129,7 @@ def _chat_state(
     request: ChatRequest,
     streams: Streams,
     trace: TraceFile | None,
-    model: RecordableChatModel,
+    model: Conversation,
     store: SessionStore,
     session: Session,
 ) -> ChatState:
@@ -176,14 +179,14 @@ def _greet(state: ChatState, identity: ModelIdentity, opened: Opened) -> None:
         state.say(opened_line(opened.session))
 
 
-def _load(request: ChatRequest, streams: Streams) -> RecordableChatModel:
+def _load(request: ChatRequest, streams: Streams) -> Conversation:
     choice, ask = request.choice, partial(streams.ask, default=True) if streams.typist else None
     output = replace(streams.output, ask=ask)
     with status_line(output) as status:
         return load_chat_model(request, Loading(status, choice.model, output, yes=choice.yes))
 
 
-def _views(request: ChatRequest, output: Output, model: RecordableChatModel) -> OpenView:
+def _views(request: ChatRequest, output: Output, model: Conversation) -> OpenView:
     """A factory of canvases for replies; it returns None where no canvas can be drawn."""
 
     def open_view(option: LiveOption, watch: Watch) -> LiveView | None:
@@ -194,7 +197,7 @@ def _views(request: ChatRequest, output: Output, model: RecordableChatModel) -> 
     return open_view
 
 
-def _in_force(model: RecordableChatModel, options: GenerateOptions) -> Mapping[str, object]:
+def _in_force(model: Conversation, options: GenerateOptions) -> Mapping[str, object]:
     """The sampler's values in force, including those that the options leave to the model."""
     settings = model.engine.settings.override(options)
     names: Sequence[str] = ("entropy_bound", "t_min", "t_max", "stability", "confidence")

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from localdiff import paths
-from localdiff.chat.interfaces import ChatModel, LastRun, RecordReply
+from localdiff.chat.interfaces import LastRun, RecordReply
 from localdiff.commands.loading import hashing_shown_by
 from localdiff.commands.record import TraceFile, conversation, header_of
 from localdiff.errors import UsageError
@@ -29,18 +29,7 @@ from localdiff.ui.output import Output
 from localdiff.ui.status import status_line
 
 if TYPE_CHECKING:
-    from localdiff.engine import Engine
-
-
-class RecordableChatModel(ChatModel, Protocol):
-    """A model whose replies can be recorded."""
-
-    @property
-    def engine(self) -> Engine:
-        """The model."""
-
-    def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
-        """The ids that the model is given for these messages."""
+    from localdiff.conversation import Conversation
 
 
 class ReplyTraces:
@@ -51,7 +40,7 @@ class ReplyTraces:
         file: of `--record`; with it the weights are hashed before the first line is read, not in the middle of a reply.
     """
 
-    def __init__(self, model: RecordableChatModel, output: Output, file: TraceFile | None) -> None:
+    def __init__(self, model: Conversation, output: Output, file: TraceFile | None) -> None:
         self._model = model
         self._output = output
         self.record: RecordReply | None = None if file is None else self._recorder_in(file)
@@ -108,7 +97,7 @@ class ReplyTraces:
 
 
 def _recorded_prompt_ids(
-    model: RecordableChatModel, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
+    model: Conversation, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
 ) -> tuple[int, ...] | None:
     """The ids of the prompt, if the model tokenized replies in it otherwise than the tokenizer does; else None."""
     ids = model.prompt_ids(messages, options)
