@@ -84,21 +84,16 @@ class OutputDirectory:
         Raises:
             OutputError: the output was made, or an unfinished job was begun, from something else or in another way.
         """
-        require_free(self._target, force=self._job.force, names=self._job.files)
-        if self._job.force:
-            return
+        self._require_free()
         if self._is_whole:
             self._require_replaceable()
-            with suppress(DamagedError):
-                self._require_own(Begun.of_manifest(read_manifest(self.directory)))
-            return
-        if is_occupied(self._target):
-            self._require_repairable(self._target_manifest())
-        if is_occupied(self.directory):
-            begun = self._read_job()
-            self._require_not_in_the_way(begun)
-            if begun is not None:
-                self._require_own(begun)
+        elif is_occupied(self._target) and not self._job.force:
+            self._require_repairable()
+        begun = self._begun()
+        if begun is None and is_occupied(self.directory) and not self._is_whole:
+            self._require_litter()
+        if begun is not None and not self._job.force:
+            self._require_own(begun)
 
     def prepare(self) -> Iterator[FileChecked]:
         """Make the directory ready to write into, and find out what an earlier run has finished.
@@ -109,12 +104,11 @@ class OutputDirectory:
         Raises:
             OutputError: the output is there and not known to be damaged, or something else is in the way.
         """
-        require_free(self._target, force=self._job.force, names=self._job.files)
+        self.require_possible()
         if self._garbage.exists():
             require_deletable(self._garbage, self._job.files)
             self._disk.remove(self._garbage)
         if self._is_whole:
-            self._require_replaceable()
             yield from self._reopen()
         elif is_occupied(self._target) and not self._job.force:
             self._reopen_target()
@@ -145,9 +139,12 @@ class OutputDirectory:
         self._disk.rename(self.directory, self._target)
         self._disk.remove(self._garbage)
 
+    def _require_free(self) -> None:
+        require_free(self._target, force=self._job.force, names=self._job.files)
+
     def _require_replaceable(self) -> None:
         """Refuse to replace anything but a quantized model, and also a quantized model unless `force` is set."""
-        require_free(self._target, force=self._job.force, names=self._job.files)
+        self._require_free()
         if is_occupied(self._target) and not self._job.force:
             raise self._already_there()
 
@@ -156,21 +153,18 @@ class OutputDirectory:
 
     def _reopen_target(self) -> None:
         """Turn a damaged output back into an unfinished one that keeps its sound shards."""
-        manifest = self._target_manifest()
         if not self._job.damaged:
             raise self._already_there()
-        self._require_repairable(manifest)
+        manifest = read_manifest(self._target)
         self._disk.rename(self._target, self.directory)
         self._keep(manifest, manifest.shards.keys() - self._job.damaged)
 
-    def _target_manifest(self) -> Manifest:
+    def _require_repairable(self) -> None:
+        """Refuse to repair an output that this job would not write, or beside which a job is unfinished."""
         try:
-            return read_manifest(self._target)
+            manifest = read_manifest(self._target)
         except DamagedError as error:
             raise OutputError(f"`{self._target}` exists, and {error.message}", "`--force` rebuilds it") from error
-
-    def _require_repairable(self, manifest: Manifest) -> None:
-        """Refuse to repair an output that this job would not write, or beside which a job is unfinished."""
         if (other := self._difference(Identity.of_manifest(manifest))) is not None:
             raise OutputError(
                 f"`{self._target}` already exists, and was made {other.words}",
@@ -192,7 +186,8 @@ class OutputDirectory:
             else:
                 self._discard()
             return
-        if self._discards_other(Begun.of_manifest(manifest)):
+        if self._is_other(Begun.of_manifest(manifest)):
+            self._discard()
             return
         sound = set()
         for checked in verify(self.directory):
@@ -212,19 +207,17 @@ class OutputDirectory:
         self._disk.remove(self.directory / MANIFEST_FILE)
 
     def _resume(self) -> None:
-        """Read the notes of an unfinished directory of this job; delete one of another job if `force` is set."""
+        """Read the notes of an unfinished directory of this job, or delete another's."""
         begun = self._read_job()
-        self._require_not_in_the_way(begun)
-        if begun is None:
+        if begun is None or self._is_other(begun):
             self._discard()
-        elif not self._discards_other(begun):
+        else:
             self.source_hashes = dict(begun.hashes)
             self.notes = self._finished_notes()
 
-    def _require_not_in_the_way(self, begun: Begun | None) -> None:
-        """Refuse a directory in the place of an unfinished one that no job began."""
-        is_ours = self.directory.is_dir() and all(path.suffix == PARTIAL for path in self.directory.iterdir())
-        if begun is None and not is_ours:
+    def _require_litter(self) -> None:
+        """Refuse what is in the place of an unfinished directory and is more than the beginning of `job.json`."""
+        if not self.directory.is_dir() or any(path.suffix != PARTIAL for path in self.directory.iterdir()):
             raise OutputError(
                 f"`{self.directory}` exists and is not an unfinished quantized model",
                 "move it, or choose another directory",
@@ -239,19 +232,6 @@ class OutputDirectory:
             if note and path.exists() and path.stat().st_size == shard.nbytes:
                 notes[shard.file] = note
         return notes
-
-    def _discards_other(self, begun: Begun) -> bool:
-        """Delete the unfinished directory if it is another job's; returns whether it was.
-
-        Raises:
-            OutputError: it has shards of that job, and `force` is not set; or it holds what no job wrote.
-        """
-        if not self._is_other(begun):
-            return False
-        if not self._job.force:
-            self._require_own(begun)
-        self._discard()
-        return True
 
     def _discard(self) -> None:
         """Delete the unfinished directory; it is renamed first, in case the deletion is interrupted.
@@ -302,6 +282,12 @@ class OutputDirectory:
     def _put_job(self) -> None:
         content = job_bytes(Identity.of_job(self._job), self.source_hashes)
         write_atomically(self._disk, self.directory / JOB_FILE, content)
+
+    def _begun(self) -> Begun | None:
+        """The unfinished job, as its manifest has it, if that can be read; None where there is none."""
+        with suppress(DamagedError):
+            return Begun.of_manifest(read_manifest(self.directory))
+        return self._read_job()
 
     def _read_job(self) -> Begun | None:
         """The unfinished job, with the hashes of all sources that it has read; None where there is none."""
