@@ -18,7 +18,8 @@ from localdiff.errors import WeightsError
 from localdiff.fetching.source import find_source
 from localdiff.hub import large_file, problems
 from localdiff.hub.cache import folder_of, unfinished_file
-from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
+from quant.released import MODEL
+from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
 from tests.localdiff.conftest import SetFree, UseHub
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
@@ -46,11 +47,7 @@ OTHERS = {
 def server() -> Iterator[Hub]:
     with hub(
         model=Repository(files=FILES | OTHERS),
-        gated=Repository(files=FILES, gated=True),
-        private=Repository(files=FILES, private=True),
-        broken=Repository(files=FILES, status=500),
         forbidden=Repository(files=FILES, status=403),
-        busy=Repository(files=FILES, status=429),
         empty=Repository(files={"README.md": b"# nothing here"}),
         gguf=Repository(
             files={"README.md": b"# a model", "model-Q8_0.gguf": b"GGUF", "config.json": FILES["config.json"]}
@@ -101,107 +98,25 @@ def test_what_lies_beside_weights_that_can_be_read_is_left_there() -> None:
     assert {path.name for path in find_source("owner/merged").directory.iterdir()} == set(FILES)
 
 
-def test_a_token_opens_gated_and_private_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    assert find_source("owner/gated").revision == COMMIT
-    assert find_source("owner/private").revision == COMMIT
-
-
-REFUSED: list[tuple[str, dict[str, Any], dict[str, str], str, str | None]] = [
-    (
-        "owner/gated",
-        {},
-        {},
-        "access to `owner/gated` is not granted for this account",
-        "accept the terms at {url}/owner/gated, then run `hf auth login`",
-    ),
-    (
-        "owner/private",
-        {},
-        {},
-        "there is no `owner/private` on the Hub, or it is private",
-        "check the spelling; for a private model run `hf auth login` first",
-    ),
-    ("owner/modle", {}, {}, "there is no `owner/modle` on the Hub, or it is private", None),
-    ("owner/modle", {}, {"HF_TOKEN": TOKEN}, "there is no `owner/modle` on the Hub, or it is private", None),
-    (
-        "owner/model",
-        {},
-        {"HF_TOKEN": "hf_old"},
-        "the Hub does not accept this token",
-        "run `hf auth login` again, or set `HF_TOKEN` to a token that is valid",
-    ),
-    ("owner/model", {"revision": "v9"}, {}, "`owner/model` has no revision `v9`", None),
-    ("owner/broken", {}, {}, "the Hub answered 500 for `owner/broken`", None),
-    (
-        "owner/forbidden",
-        {},
-        {},
-        "the Hub answered 403 for `owner/forbidden`, and there is no token to show it",
-        "a firewall may have answered in its place; if the model wants an account, run `hf auth login`",
-    ),
-    ("owner/forbidden", {}, {"HF_TOKEN": TOKEN}, "this token may not read `owner/forbidden`", None),
-    ("owner/busy", {}, {}, "the Hub answered that there were too many requests", None),
-    ("owner/a--b", {}, {}, "`owner/a--b` cannot be a Hub id", None),
-    (
-        "owner/empty",
-        {},
-        {},
-        "`owner/empty` has no `config.json`, so it is not a model that localdiff can read",
-        None,
-    ),
-    (
-        "owner/gguf",
-        {},
-        {},
-        "`owner/gguf` is GGUF, which localdiff does not read",
-        "it reads safetensors, such as `google/diffusiongemma-26B-A4B-it`, and `localdiff quantize` makes them smaller",
-    ),
-    ("owner/folders", {}, {}, "`owner/folders` is GGUF, which localdiff does not read", None),
-    (
-        "owner/adapter",
-        {},
-        {},
-        "`owner/adapter` is an adapter, not a model",
-        "`hf download owner/adapter --local-dir DIR`, then `-m MODEL --adapter DIR` adds it to one",
-    ),
-    ("owner/garbled", {}, {}, "`quant.json` is damaged (it does not have the required form)", None),
-    (
-        "owner/model",
-        {"offline": True},
-        {},
-        "`owner/model` has not been downloaded, and the Hub may not be asked",
-        "leave out `--offline` and unset `HF_HUB_OFFLINE` to download it",
-    ),
-    (
-        "owner/model",
-        {},
-        {"HF_HUB_OFFLINE": "1"},
-        "`owner/model` has not been downloaded, and the Hub may not be asked",
-        None,
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "settings", "env", "error", "hint"), REFUSED)
-def test_what_the_hub_refuses(
-    server: Hub,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    settings: dict[str, Any],
-    env: dict[str, str],
-    error: str,
-    hint: str | None,
-) -> None:
-    for variable, value in env.items():
-        monkeypatch.setenv(variable, value)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", "HF_HUB_OFFLINE" in env)  # read when the client is imported
+@pytest.mark.parametrize(
+    ("name", "error", "hint"),
+    [
+        ("empty", "`owner/empty` has no `config.json`, so it is not a model that localdiff can read", "a model is"),
+        ("gguf", "`owner/gguf` is GGUF, which localdiff does not read", f"it reads safetensors, such as `{MODEL}`"),
+        ("folders", "`owner/folders` is GGUF, which localdiff does not read", "it reads safetensors"),
+        (
+            "adapter",
+            "`owner/adapter` is an adapter, not a model",
+            "`hf download owner/adapter --local-dir DIR`, then `-m MODEL --adapter DIR` adds it to one",
+        ),
+        ("garbled", "`quant.json` is damaged (it does not have the required form)", "rebuild it"),
+    ],
+)
+def test_what_is_no_model_on_the_hub(name: str, error: str, hint: str) -> None:
     with pytest.raises(WeightsError) as raised:
-        find_source(name, **settings)
+        find_source(f"owner/{name}")
     assert raised.value.message == error
-    assert raised.value.hint
-    if hint is not None:
-        assert raised.value.hint == hint.format(url=server.url)
+    assert (raised.value.hint or "").startswith(hint)
 
 
 @pytest.mark.parametrize(
@@ -220,13 +135,6 @@ def test_a_mirror_that_wants_an_account_is_no_matter_of_one_on_the_hub(
         find_source(f"owner/{name}")
     assert raised.value.message == f"the mirror {server.url} answered {status} for `owner/{name}`"
     assert raised.value.hint is not None and "hf auth login" not in raised.value.hint
-
-
-def test_a_server_that_is_not_there(use_hub: UseHub) -> None:
-    use_hub(url := nobody())
-    with pytest.raises(WeightsError) as raised:
-        find_source("owner/model")
-    assert raised.value.message == f"`owner/model` could not be fetched: no answer from {url}"
 
 
 def test_a_download_that_stops_half_way_goes_on_later(server: Hub) -> None:

@@ -15,6 +15,7 @@ from huggingface_hub import constants, hf_hub_download
 from huggingface_hub.utils._shared_blobs import publish_blob_to_shared_store
 
 from localdiff.checkpoint_files import MAX_SMALL
+from localdiff.checkpoints.model_reference import KINDS
 from localdiff.errors import WeightsError
 from localdiff.hub.listing import look_up
 from localdiff.hub.problems import UnreachableError
@@ -211,19 +212,20 @@ def test_offline_only_what_is_here_is_known(server: Hub, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("name", "token", "message"),
+    ("name", "token", "message", "hint"),
     [
-        ("gated", None, "access to `owner/gated` is not granted for this account"),
-        ("private", None, "there is no `owner/private` on the Hub, or it is private"),
-        ("missing", None, "there is no `owner/missing` on the Hub, or it is private"),
-        ("model", "hf_old", "the Hub does not accept this token"),
-        ("forbidden", None, "the Hub answered 403 for `owner/forbidden`, and there is no token to show it"),
-        ("forbidden", TOKEN, "this token may not read `owner/forbidden`"),
-        ("a--b", None, "`owner/a--b` cannot be a Hub id"),
+        ("gated", None, "access to `owner/gated` is not granted for this account", "accept the terms at {url}/owner/g"),
+        ("private", None, "there is no `owner/private` on the Hub, or it is private", "check the spelling; for"),
+        ("missing", None, "there is no `owner/missing` on the Hub, or it is private", "check the spelling"),
+        ("missing", TOKEN, "there is no `owner/missing` on the Hub, or it is private", "check the spelling"),
+        ("model", "hf_old", "the Hub does not accept this token", "run `hf auth login` again, or set `HF_TOKEN`"),
+        ("forbidden", None, "the Hub answered 403 for `owner/forbidden`, and there is no token to show it", "a fire"),
+        ("forbidden", TOKEN, "this token may not read `owner/forbidden`", "use a token with read access"),
+        ("a--b", None, "`owner/a--b` cannot be a Hub id", KINDS),
     ],
 )
 def test_what_is_refused(
-    use_hub: UseHub, monkeypatch: pytest.MonkeyPatch, name: str, token: str | None, message: str
+    use_hub: UseHub, monkeypatch: pytest.MonkeyPatch, name: str, token: str | None, message: str, hint: str
 ) -> None:
     with hub(
         model=Repository(files=FILES),
@@ -237,7 +239,7 @@ def test_what_is_refused(
         with pytest.raises(WeightsError) as raised:
             look_up(f"owner/{name}").read("config.json")
         assert raised.value.message == message
-        assert raised.value.hint
+        assert (raised.value.hint or "").startswith(hint.format(url=server.url))
         assert not isinstance(raised.value, UnreachableError)
         if name in ("gated", "private"):
             monkeypatch.setenv("HF_TOKEN", TOKEN)

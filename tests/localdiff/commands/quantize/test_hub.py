@@ -259,41 +259,12 @@ def test_weights_that_do_not_hash_to_what_was_published(cli: Cli, server: Hub, o
     assert cli("quantize", "owner/small", "--yes", *stream, stdin=b"").code == 0
 
 
-@pytest.mark.parametrize(
-    ("changes", "token", "arguments", "message"),
-    [
-        ({"gated": True}, None, [], "access to `owner/small` is not granted for this account"),
-        ({"private": True}, None, [], "there is no `owner/small` on the Hub, or it is private"),
-        ({}, "hf_old", [], "the Hub does not accept this token"),
-        ({}, None, ["--revision", "v9"], "`owner/small` has no revision `v9`"),
-        ({}, None, ["--offline"], "`owner/small` has not been downloaded, and the Hub may not be asked"),
-        ({"status": 403}, TOKEN, [], "this token may not read `owner/small`"),
-    ],
-    ids=["gated", "private", "wrong token", "revision", "offline", "forbidden"],
-)
-def test_what_the_hub_does_not_hand_out(
-    cli: Cli,
-    server: Hub,
-    monkeypatch: pytest.MonkeyPatch,
-    changes: dict[str, object],
-    token: str | None,
-    arguments: list[str],
-    message: str,
-) -> None:
-    for name, value in changes.items():
-        setattr(server.repositories["owner/small"], name, value)
-    if token:
-        monkeypatch.setenv("HF_TOKEN", token)
-    for extra in (["--yes"], ["--dry-run"]):
-        result = cli("quantize", "owner/small", *arguments, *extra, stdin=b"")
-        assert (result.code, result.stdout) == (3, "")
-        first, second = result.stderr.splitlines()
-        assert first == f"error: {message}"
-        assert second.startswith("hint: ")
-
-
 def test_a_token_and_a_revision(cli: Cli, server: Hub, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.repositories["owner/small"].gated = True
+    for arguments in (["--yes"], ["--dry-run"]):
+        result = cli("quantize", "owner/small", *arguments, stdin=b"")
+        assert (result.code, result.stdout) == (3, "")
+        assert result.stderr.startswith("error: access to `owner/small` is not granted for this account\nhint: accept")
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     assert cli("quantize", "owner/small", "--revision", "v1", "--yes", stdin=b"").code == 0
     assert read_manifest(output).revision == COMMIT
