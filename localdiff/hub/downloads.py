@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from concurrent import futures
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -44,15 +44,6 @@ class DownloadObserver(Protocol):
         """The Hub's client reports something, such as a retry."""
 
 
-@dataclass(slots=True)
-class _Fetch:
-    """One requested file; `path` or `error` is set when the fetch ends."""
-
-    path: Path | None = None
-    error: LocaldiffError | None = None
-    done: threading.Event = field(default_factory=threading.Event)
-
-
 class Downloads:
     """Fetches files of one repository; closing it abandons what is unfinished.
 
@@ -73,7 +64,7 @@ class Downloads:
     ) -> None:
         self._repository, self._observer, self._directory = repository, observer, directory
         self._hashed = hashed
-        self._fetches: dict[str, _Fetch] = {}
+        self._fetches: dict[str, futures.Future[Path]] = {}
         self._queue: deque[str] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -101,7 +92,7 @@ class Downloads:
         with self._changed:
             for name in names:
                 if name not in self._fetches:
-                    self._fetches[name] = _Fetch()
+                    self._fetches[name] = futures.Future()
                     self._queue.append(name)
             self._changed.notify_all()
 
@@ -123,17 +114,15 @@ class Downloads:
         """
         with self._changed:
             if name not in self._fetches:
-                self._fetches[name] = _Fetch()
+                self._fetches[name] = futures.Future()
                 self._queue.appendleft(name)
                 self._changed.notify_all()
         fetch = self._fetches[name]
-        while not fetch.done.wait(_POLL):
+        while not futures.wait([fetch], _POLL).done:
             meanwhile()
             if stopped():
                 return None
-        if fetch.error is not None:
-            raise fetch.error
-        return fetch.path
+        return fetch.result()
 
     def _work(self) -> None:
         """Pass one file after the other to one process."""
@@ -143,13 +132,13 @@ class Downloads:
             try:
                 if process is None or process.poll() is not None:
                     process = self._start()
-                fetch.path = self._fetch(process, name)
+                path = self._fetch(process, name)
                 self._observer.on_fetched(name)
+                fetch.set_result(path)
             except LocaldiffError as error:
-                fetch.error = error
+                fetch.set_exception(error)
             except Exception as error:  # whatever the error, somebody waits for this file
-                fetch.error = LocaldiffError(f"`{name}` could not be fetched: {error!r}")
-            fetch.done.set()
+                fetch.set_exception(LocaldiffError(f"`{name}` could not be fetched: {error!r}"))
 
     def _next(self) -> str | None:
         with self._changed:

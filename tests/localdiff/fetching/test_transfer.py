@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from localdiff.checkpoints.model_reference import DEMO_DIRECTORY
@@ -42,7 +44,7 @@ def test_what_the_client_reports_is_a_warning(
         def _work(self) -> None:
             while (name := self._next()) is not None:
                 self._observer.on_note(f"the connection broke off at {name}")
-                self._fetches[name].done.set()
+                self._fetches[name].set_result(Path(COMMIT, name))
 
     monkeypatch.setattr("localdiff.fetching.transfer.Downloads", Reporting)
     model = repository.Repository(name="owner/model", revision="main", commit=COMMIT, files={})
