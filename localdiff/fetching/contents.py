@@ -64,11 +64,6 @@ def weight_map(repository: Repository) -> Mapping[str, str]:
     return {}
 
 
-def weight_files(weight_map: Mapping[str, str]) -> tuple[str, ...]:
-    """Names of the weight files of a checkpoint with this index."""
-    return tuple(sorted(set(weight_map.values()))) or (SINGLE_FILE,)
-
-
 def headers(repository: Repository, names: Iterable[str]) -> tuple[SourceFile, ...]:
     """Weight files of a repository, described by their headers, which are fetched a few at a time.
 

@@ -14,7 +14,7 @@ from localdiff.checkpoint_files import CONFIG, TEXT_FILES, TOKENIZER
 from localdiff.checkpoints.model_reference import ModelSource, resolve_local
 from localdiff.download_plan import ConfirmDownload, DownloadPlan, confirm_silently
 from localdiff.errors import ResourceError, WeightsError
-from localdiff.fetching.contents import headers, missing_files, model_config, weight_files, weight_map
+from localdiff.fetching.contents import headers, missing_files, model_config, weight_map
 from localdiff.fetching.transfer import transfer
 from localdiff.hub.downloads import require_transferable
 from localdiff.hub.listing import look_up
@@ -26,7 +26,7 @@ from localdiff.machine.disk_space import mounts, shortage
 from quant import DEFAULT_RECIPE, MANIFEST_FILE, recipe_named
 from quant.errors import QuantError, RecipeError
 from quant.files.manifest import Manifest
-from quant.files.source import StoredTensor, check_complete
+from quant.files.source import StoredTensor, check_complete, weight_files
 from quant.planning.plan import describe_plan
 
 

@@ -14,19 +14,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from localdiff.checkpoint_files import (
-    CONFIG,
-    GENERATION_CONFIG,
-    read_object,
-    read_small,
-    require_readable,
-    require_utf8,
-)
+from localdiff.checkpoint_files import CONFIG, GENERATION_CONFIG, read_object, require_readable, require_utf8
 from localdiff.errors import WeightsError
 from quant import MANIFEST_FILE
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import SourceError
-from quant.files.source import INDEX_FILE, PULL, SINGLE_FILE, entry_file, is_pointer, parse_index
+from quant.files.source import INDEX_FILE, PULL, is_pointer, weight_files, weight_map
 
 _INCOMPLETE = "download the checkpoint again, or point to a complete copy"
 _REBUILT = "the `localdiff quantize` that made it rebuilds what is damaged, from the same source"
@@ -105,20 +98,17 @@ class Checkpoint:
 
     def _locate(self) -> dict[str, str]:
         """File of every tensor; opens every file, which checks its header against its size."""
-        entry = entry_file(self.directory)
-        if entry == SINGLE_FILE:
-            return dict.fromkeys(self._open(SINGLE_FILE), SINGLE_FILE)
-        if entry is None:
-            raise WeightsError(
-                f"`{self.directory}` has no weights: neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", self.remedy
-            )
-        weight_map = self._read_index()
-        names_by_shard = {shard: set(self._open(shard)) for shard in sorted(set(weight_map.values()))}
-        for name, shard in weight_map.items():
+        require_readable(self.directory / INDEX_FILE)
+        try:
+            index = weight_map(self.directory)
+        except SourceError as error:
+            raise WeightsError(error.message, self.remedy) from error
+        names_by_shard = {shard: set(self._open(shard)) for shard in weight_files(index)}
+        for name, shard in index.items():
             if name not in names_by_shard[shard]:
                 raise WeightsError(f"`{shard}` lacks `{name}`, which `{INDEX_FILE}` lists", self.remedy)
         unlisted = {name: shard for shard, names in names_by_shard.items() for name in names}
-        return unlisted | weight_map
+        return unlisted | index
 
     @property
     def _is_quantized(self) -> bool:
@@ -128,16 +118,6 @@ class Checkpoint:
     def remedy(self) -> str:
         """What to do about a file that is missing or damaged."""
         return _REBUILT if self._is_quantized else _INCOMPLETE
-
-    def _read_index(self) -> dict[str, str]:
-        path = self.directory / INDEX_FILE
-        require_readable(path)
-        try:
-            return parse_index(read_small(path))
-        except SourceError as error:
-            raise WeightsError(error.message, self.remedy) from error
-        except OSError as error:
-            raise WeightsError(f"`{path}` cannot be read ({error.strerror})", self.remedy) from error
 
     def _open(self, file: str) -> list[str]:
         path = self.directory / file

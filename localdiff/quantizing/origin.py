@@ -16,21 +16,14 @@ from localdiff.checkpoint_files import CONFIG, TEXT_FILES, read_small, require_r
 from localdiff.checkpoints.model_reference import resolve_local
 from localdiff.checkpoints.weight_hashes import Show, hashes
 from localdiff.errors import UsageError, WeightsError
-from localdiff.fetching.contents import (
-    headers,
-    missing_files,
-    model_config,
-    tensor_ends,
-    weight_files,
-    weight_map,
-)
+from localdiff.fetching.contents import headers, missing_files, model_config, tensor_ends, weight_map
 from localdiff.hub.listing import LEGAL_FILES, is_license, look_up
 from localdiff.hub.repository import Repository
 from localdiff.identity import DEMO
 from localdiff.quoting import shell_word
 from quant import MANIFEST_FILE
 from quant.codecs.bitsandbytes_tensor import bitsandbytes_names
-from quant.files.source import SourceFile, StoredTensor, check_complete, read_source
+from quant.files.source import SourceFile, StoredTensor, check_complete, read_source, weight_files
 from quant.recipe import Recipe
 
 _MAX_CARD = 1_000_000
@@ -132,7 +125,8 @@ def _require_text_model(files: tuple[SourceFile, ...], reference: str) -> tuple[
 
 def _from_directory(reference: str, directory: Path) -> Origin:
     names = sorted(path.name for path in directory.iterdir() if path.is_file())
-    _refuse_quantized(reference, names)
+    if MANIFEST_FILE in names:
+        raise _already_quantized(reference)
     return Origin(
         reference=reference,
         model=name_of(reference, directory),
@@ -163,7 +157,8 @@ def read_text_file(directory: Path, name: str) -> bytes:
 
 
 def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
-    _refuse_quantized(repository.name, repository.files)
+    if MANIFEST_FILE in repository.files:
+        raise _already_quantized(repository.name)
     config = model_config(repository.name, repository.read(CONFIG))
     index = weight_map(repository)
     names = weight_files(index)
@@ -207,11 +202,6 @@ def _dropped_file(name: str, index: Mapping[str, str], recipe: Recipe) -> Source
         return None
     tensors = tuple(StoredTensor(name=tensor, dtype="BF16", shape=(0,), file=name, start=0) for tensor in members)
     return SourceFile(name=name, nbytes=0, sha256=None, tensors=tensors)
-
-
-def _refuse_quantized(reference: str, names: Iterable[str]) -> None:
-    if MANIFEST_FILE in names:
-        raise _already_quantized(reference)
 
 
 def _already_quantized(reference: str) -> UsageError:

@@ -149,9 +149,9 @@ def read_source(directory: Path) -> tuple[SourceFile, ...]:
     Raises:
         SourceError: files are missing, damaged, or contradict the index.
     """
-    weight_map = _weight_map(directory)
+    index = weight_map(directory)
     files = []
-    for name in sorted(set(weight_map.values())) or [SINGLE_FILE]:
+    for name in weight_files(index):
         path = directory / name
         try:
             if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait
@@ -159,7 +159,7 @@ def read_source(directory: Path) -> tuple[SourceFile, ...]:
             files.append(described_file(path))
         except OSError as error:
             raise unreadable(f"the weight file `{path}`", error) from error
-    return check_complete(files, weight_map, str(directory))
+    return check_complete(files, index, str(directory))
 
 
 def unreadable(file: str, error: OSError) -> SourceError:
@@ -238,12 +238,21 @@ def entry_file(files: Path | Container[str]) -> str | None:
     return None
 
 
-def _weight_map(directory: Path) -> dict[str, str]:
-    """The index's map from tensor to file; empty where a single file holds all tensors."""
+def weight_files(weight_map: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of the weight files of a checkpoint with this index."""
+    return tuple(sorted(set(weight_map.values()))) or (SINGLE_FILE,)
+
+
+def weight_map(directory: Path) -> dict[str, str]:
+    """The index's map from tensor to file; empty where a single file holds all tensors.
+
+    Raises:
+        SourceError: there are no weights, or the index is damaged or cannot be read.
+    """
     index = directory / INDEX_FILE
     entry = entry_file(directory)
     if entry is None:
-        raise SourceError(f"`{directory}` has neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", HINT)
+        raise SourceError(f"`{directory}` has no weights: neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", HINT)
     if entry == SINGLE_FILE:
         return {}
     if not index.is_file():

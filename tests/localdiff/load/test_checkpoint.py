@@ -280,10 +280,10 @@ def test_a_damaged_index(sharded: Path, content: str) -> None:
     assert "`model.safetensors.index.json` is damaged" in refusal(sharded).message
 
 
-def test_index_that_cannot_be_read(sharded: Path) -> None:
+def test_a_folder_in_the_place_of_the_index(sharded: Path) -> None:
     (sharded / "model.safetensors.index.json").unlink()
     (sharded / "model.safetensors.index.json").mkdir()
-    assert "cannot be read" in refusal(sharded).message
+    assert "model.safetensors.index.json` is not a file" in refusal(sharded).message
 
 
 def test_a_damaged_index_of_quantized_weights_is_rebuilt_and_not_downloaded(sharded: Path) -> None:
