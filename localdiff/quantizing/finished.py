@@ -6,6 +6,7 @@ sound is decided in `commands.quantize.verification`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,7 @@ def difference(manifest: Manifest, request: QuantizeRequest, show: Show = lambda
     other = other or source_difference(manifest, request.model, request.revision, show)
     if other is not None or (local := resolve_local(request.model, revision=request.revision)) is None:
         return other
-    return _changed_config(manifest, local.directory) or _lost(manifest, local.directory)
+    return _changed_texts(manifest, local.directory)
 
 
 def recipe_difference(manifest: Manifest, recipe: str) -> str | None:
@@ -77,22 +78,21 @@ def copied_files(request: QuantizeRequest) -> dict[str, bytes]:
     return {name: read_text_file(local.directory, name) for name in names}
 
 
-def _changed_config(manifest: Manifest, source: Path) -> str | None:
-    """How an output differs if `config.json`, which says what the weights mean, has changed; or None."""
-    path = source / CONFIG
-    if not path.is_file() or CONFIG not in manifest.files or file_sha256(path) == manifest.files[CONFIG].sha256:
-        return None
-    return f"was made before `{paths.shown(path)}` changed"
+def _changed_texts(manifest: Manifest, source: Path) -> str | None:
+    """How an output differs if `config.json`, which says what the weights mean, has changed, or a file is gone.
+
+    None if neither is so. Nothing is deleted for a file that is gone: the output may be the only copy.
+    """
+    config = source / CONFIG
+    if config.is_file() and CONFIG in manifest.files and file_sha256(config) != manifest.files[CONFIG].sha256:
+        return f"was made before `{paths.shown(config)}` changed"
+    return _lost(source, [name for name in TEXT_FILES if name in manifest.files])
 
 
-def _lost(manifest: Manifest, source: Path) -> str | None:
-    """A file of the output that its source no longer has. Nothing is deleted: the output may be the only copy."""
-    lost = [name for name in TEXT_FILES if name in manifest.files and not (source / name).exists()]
-    return _made_while_there_was(source / lost[0]) if lost else None
-
-
-def _made_while_there_was(path: Path) -> str:
-    return f"was made while there was `{paths.shown(path)}`"
+def _lost(source: Path, names: Iterable[str]) -> str | None:
+    """How an output differs if its source has lost one of these files; or None."""
+    lost = [source / name for name in names if not (source / name).exists()]
+    return f"was made while there was `{paths.shown(lost[0])}`" if lost else None
 
 
 def _changed_weights(manifest: Manifest, source: Path, show: Show) -> str | None:
@@ -100,9 +100,8 @@ def _changed_weights(manifest: Manifest, source: Path, show: Show) -> str | None
 
     Other weights may have the same names and sizes, and older times: only hashes tell them apart.
     """
-    lost = [name for name in manifest.sources if not (source / name).is_file()]
-    if lost:
-        return _made_while_there_was(source / lost[0])
+    if (lost := _lost(source, manifest.sources)) is not None:
+        return lost
     made, dropped = Identity.of_manifest(manifest), set(manifest.dropped)
     files = [file for file in read_source(source) if not {tensor.name for tensor in file.tensors} <= dropped]
     there = replace(made, sources={file.name: SourceState(file.nbytes) for file in files})

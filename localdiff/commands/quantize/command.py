@@ -39,7 +39,7 @@ def quantize(request: QuantizeRequest, output: Output) -> int:
     recipe = recipe_named(request.recipe)
     KEYS["device"].checked(request.device)
     _refuse_contradictions(request)
-    _refuse_mount_point(request.target)
+    _refuse_target(request.target, is_made=not request.verify_only)
     if not request.verify_only:
         resolve_local(request.model, revision=request.revision)
     with status_line(output) as status, interruptible(), importing():
@@ -49,7 +49,6 @@ def quantize(request: QuantizeRequest, output: Output) -> int:
 
     if request.verify_only:
         return verify_alone(_existing(request), output)
-    _refuse_name_of_unfinished(request.target)
     return Quantization(request, recipe, output).run()
 
 
@@ -61,17 +60,14 @@ def _refuse_contradictions(request: QuantizeRequest) -> None:
                 raise UsageError(f"`--verify-only` and `{option}` exclude each other", "leave out one of the two")
 
 
-def _refuse_mount_point(target: Path) -> None:
+def _refuse_target(target: Path, *, is_made: bool) -> None:
+    """Refuse a directory that cannot become a model, or whose name would belong to another output."""
     if os.path.ismount(target):
         raise UsageError(
             f"`{target}` is a mount point, and cannot be renamed",
             f"name a directory in it, for example `--output {shell_word(target / 'diffusiongemma-4bit')}`",
         )
-
-
-def _refuse_name_of_unfinished(target: Path) -> None:
-    """Refuse a name that would belong to another output: a job for that one would take it over, or delete it."""
-    if (other := output_directory(target)) != target:
+    if is_made and (other := output_directory(target)) != target:  # a job for that one would take it over, or delete it
         raise UsageError(
             f"`{target.name}` is the name of `{other.name}` while it is unfinished or being deleted",
             "choose another name",
