@@ -5,8 +5,6 @@ Knows columns and the question asked before something is deleted; `checkpoints.s
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from localdiff import paths
 from localdiff.checkpoints import model_store
 from localdiff.checkpoints.stored_model import StoredModel, remedy
@@ -83,13 +81,6 @@ def _object(model: StoredModel) -> dict[str, str | int | None]:
 
 
 def _row(model: StoredModel) -> tuple[str, str, str, str]:
-    return (
-        printable(model.name),
-        printable(model.recipe or "-"),
-        shown_size(model.nbytes),
-        model.state if model.state != "finished" else _when(model.verified),
-    )
-
-
-def _when(moment: datetime | None) -> str:
-    return "not here" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M")
+    when = "not here" if model.verified is None else model.verified.astimezone().strftime("%Y-%m-%d %H:%M")
+    state = when if model.state == "finished" else model.state
+    return printable(model.name), printable(model.recipe or "-"), shown_size(model.nbytes), state

@@ -178,7 +178,7 @@ def _sides(request: PairRequest, output: Output) -> tuple[Side, Side]:
         return Side(BASE, replace(choice, adapter=None)), Side(ADAPTED, choice)
     recipes = _two_recipes(request.recipes)
     assert choice.model is not None
-    if _is_quantized(choice.model):
+    if quantized_directory(choice.model) is not None or is_finished(expanded(choice.model)):
         raise UsageError(f"`{choice.model}` is already quantized", "`-m` takes the model that it was made from")
     choice.check_names()  # a mistyped name must not get the advice to quantize it
     sides: dict[str, Side] = {}
@@ -200,10 +200,6 @@ def _two_recipes(text: str) -> list[str]:
         if recipe != PUBLISHED:
             recipe_named(recipe)
     return recipes
-
-
-def _is_quantized(model: str) -> bool:
-    return quantized_directory(model) is not None or is_finished(expanded(model))
 
 
 def _quantized(choice: ModelChoice, recipe: str, output: Output) -> tuple[Side, str | None]:

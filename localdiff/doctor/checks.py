@@ -245,7 +245,9 @@ def _failed(check: Check, error: Exception) -> Finding:
             public="it failed",
             exit_code=error.exit_code,
         )
-    words = gpu_failure(error) or _kernel_failure(error)  # CUDA's and Triton's words, which contain no private names
+    words = gpu_failure(error)
+    if type(error).__module__.partition(".")[0] == "triton":  # a GPU has no room for a kernel, or cannot compile it
+        words = words or str(error).strip().partition("\n")[0]
     if (broken := broken_package(error)) is not None:
         _, reason, advice = broken
     else:
@@ -254,14 +256,8 @@ def _failed(check: Check, error: Exception) -> Finding:
             "this is a bug or a broken driver: please report it with what `LOCALDIFF_DEBUG=1 localdiff doctor` shows"
         )
     kind = f"unexpected {type(error).__name__}"
-    public = kind if words is None else f"{kind}: {words}"
+    public = kind if words is None else f"{kind}: {words}"  # CUDA's and Triton's words contain no private names
     return finding(status="fail", text=f"{kind}: {reason}", public=public, advice=advice)
-
-
-def _kernel_failure(error: Exception) -> str | None:
-    """What Triton says of a kernel that a GPU has no room for, or that it cannot compile; None for any other error."""
-    is_of_triton = type(error).__module__.partition(".")[0] == "triton"
-    return str(error).strip().partition("\n")[0] if is_of_triton else None
 
 
 def _left_out() -> list[Finding]:

@@ -45,11 +45,8 @@ def without_names(text: str, env: Mapping[str, str]) -> str:
     for home in (env.get("HOME"), env.get("USERPROFILE"), os.path.expanduser("~")):
         if home and len(home) > 1:
             text = text.replace(home, "~")
-    for kind, name in (("user", _user(env)), ("host", platform.node()), ("host", platform.node().split(".")[0])):
+    user = env.get("USER") or env.get("LOGNAME") or env.get("USERNAME") or ""
+    for kind, name in (("user", user), ("host", platform.node()), ("host", platform.node().split(".")[0])):
         if len(name) >= _LEAST:
             text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", f"({kind})", text)
     return text
-
-
-def _user(env: Mapping[str, str]) -> str:
-    return env.get("USER") or env.get("LOGNAME") or env.get("USERNAME") or ""

@@ -258,7 +258,7 @@ def _explain_network(error: BaseException, reference: str) -> LocaldiffError:
             f"the proxy refuses the connection to {where}: {one_line(error)}",
             "`HTTPS_PROXY` names it; with a password it is `http://USER:PASSWORD@HOST:PORT`",
         )
-    if _is_no_answer(error):
+    if _family(error) & {"ConnectError", "TimeoutException", "ConnectionError", "TimeoutError"}:
         return UnreachableError(f"`{reference}` could not be fetched: no answer from {where}", _CONNECTION)
     return WeightsError(f"`{reference}` could not be fetched: the connection to {where} broke off", _CAN_GO_ON)
 
@@ -320,10 +320,6 @@ def _is_of_the_network(error: BaseException) -> bool:
     return bool(modules & {"httpx", "httpx2"}) or isinstance(error, (ConnectionError, TimeoutError))
 
 
-def _is_no_answer(error: BaseException) -> bool:
-    """Whether no answer came, or it stopped coming."""
-    return bool(_family(error) & {"ConnectError", "TimeoutException", "ConnectionError", "TimeoutError"})
-
-
 def _family(error: BaseException) -> set[str]:
+    """The names of an error's classes."""
     return {kind.__name__ for kind in type(error).__mro__}

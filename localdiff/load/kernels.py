@@ -36,20 +36,16 @@ def take_kernels(network: DiffusionGemma, device: torch.device, residence: Resid
         head_sizes = {layer.head_dim for layer in config.layers}
         weights = config.hidden_size * config.num_heads * max(head_sizes)
         network.attention_kernel = native_attention(head_sizes, weights)
-    elif device.type == "cuda" and residence != "spread" and _run_on(device):
-        network.attends_through_triton = not is_plain("attention") and _can_attend(network)
+    elif device.type == "cuda" and residence != "spread":
+        with shielded_children():  # kernels are compiled and tried, unless modules have asked before
+            if why_unsupported(device) is not None:
+                return
+        dtype, layers = network.norm.weight.dtype, network.config.layers
+        can_all = all(can_attend(dtype, layer.head_dim) for layer in layers)
+        network.attends_through_triton = can_all and not is_plain("attention")
         set_layer_ops(network, PLAIN if is_plain("layer-ops") else FusedLayerOps())
         # Weights that are copied there for each pass are not fused: a copy needs to know each tensor.
         if is_plain("projections") or residence != "whole":
             separate_projections(network)
         else:
             fuse_projections(network)
-
-
-def _run_on(device: torch.device) -> bool:
-    with shielded_children():  # kernels are compiled and tried, unless modules have asked before
-        return why_unsupported(device) is None
-
-
-def _can_attend(network: DiffusionGemma) -> bool:
-    return all(can_attend(network.norm.weight.dtype, layer.head_dim) for layer in network.config.layers)

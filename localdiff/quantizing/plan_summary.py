@@ -87,7 +87,7 @@ class PlanSummary:
             *[("disk", _disk(mount)) for mount in self.mounts],
             ("device", self.device),
             ("memory", f"about {shown_size(self.working)} while working"),
-            ("to run", self._to_run()),
+            ("to run", f"GPU memory of {_needs({context: one.total for context, one in self.accounts.items()})}"),
             ("", self._fit()),
             ("", self._on_cpu()),
         ]
@@ -123,9 +123,6 @@ class PlanSummary:
         if self.finished:
             text += f"; {self.finished} of them {'is' if self.finished == 1 else 'are'} finished"
         return text
-
-    def _to_run(self) -> str:
-        return f"GPU memory of {_needs({context: account.total for context, account in self.accounts.items()})}"
 
     def _on_cpu(self) -> str:
         """What a CPU takes, mapped files included, where there is no GPU."""

@@ -148,7 +148,15 @@ def make_plan(recipe: Recipe, files: Iterable[SourceFile]) -> Plan:
     planned = {file.name: tuple(_planned(resolved, tensor) for tensor in file.tensors) for file in files}
     stored = {file.name: tuple(tensor for tensor in planned[file.name] if tensor.scheme != "drop") for file in files}
     sources = [file for file in files if stored[file.name]]
-    shards = tuple(_shard(number, len(sources), file, stored[file.name]) for number, file in enumerate(sources, 1))
+    shards = tuple(
+        PlannedShard(
+            file=f"model-{number:05d}-of-{len(sources):05d}.safetensors",
+            source=file,
+            tensors=stored[file.name],
+            layout=Layout.of(part for tensor in stored[file.name] for part in tensor.parts),
+        )
+        for number, file in enumerate(sources, 1)
+    )
     tensors = tuple(tensor for file in files for tensor in planned[file.name])
     return Plan(recipe=resolved, tensors=tensors, shards=shards)
 
@@ -198,9 +206,3 @@ def _planned(recipe: Recipe, tensor: StoredTensor) -> PlannedTensor:
 def is_shard_name(name: str) -> bool:
     """Whether a file has a name that a plan gives to a shard."""
     return _SHARD.fullmatch(name) is not None
-
-
-def _shard(number: int, count: int, source: SourceFile, tensors: tuple[PlannedTensor, ...]) -> PlannedShard:
-    file = f"model-{number:05d}-of-{count:05d}.safetensors"
-    layout = Layout.of(part for tensor in tensors for part in tensor.parts)
-    return PlannedShard(file=file, source=source, tensors=tensors, layout=layout)
