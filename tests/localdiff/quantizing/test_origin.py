@@ -149,13 +149,7 @@ def test_a_single_file_needs_no_index(directory: Path, use_hub: UseHub) -> None:
     with hub(small=remote) as server:
         use_hub(server)
         assert [file.name for file in find_origin("owner/small", RECIPE).files] == ["model.safetensors"]
-
-
-def test_a_single_file_is_read_before_shards(directory: Path, use_hub: UseHub) -> None:
-    remote = repository(directory)
-    remote.files["model.safetensors"] = remote.files[FILES[0]]
-    with hub(small=remote) as server:
-        use_hub(server)
+        remote.files |= repository(directory).files  # it is read before shards
         assert [file.name for file in find_origin("owner/small", RECIPE).files] == ["model.safetensors"]
 
 

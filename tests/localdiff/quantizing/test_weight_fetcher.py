@@ -112,15 +112,6 @@ def test_streaming_deletes_what_it_fetched_and_nothing_else(server: Hub, tmp_pat
     assert not (tmp_path / "hf" / "hub").exists()
 
 
-def test_streaming_leaves_alone_what_others_put_into_the_cache(server: Hub, tmp_path: Path) -> None:
-    cached = in_the_cache()
-    origin = find_origin("owner/small", RECIPE)
-    fetching = WeightFetcher(origin, None, scratch=tmp_path / "scratch", stopped=lambda: False)
-    with fetching.open(first(origin)) as path:
-        assert path == cached
-    assert path.exists()
-
-
 def test_waiting_ends_when_the_job_is_stopped(server: Hub) -> None:
     server.repositories["owner/small"].pace = 0.5
     origin = find_origin("owner/small", RECIPE)
