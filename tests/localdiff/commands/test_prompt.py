@@ -24,47 +24,37 @@ class Keyboard(io.BytesIO):
         return True
 
 
-def test_the_argument() -> None:
-    assert read_prompt("hello", None, Keyboard(b"never read")) == "hello"
+@pytest.mark.parametrize(
+    ("argument", "stdin", "prompt"),
+    [
+        ("hello", Keyboard(b"never read"), "hello"),
+        ("hello", None, "hello"),
+        ("hello", io.BytesIO(), "hello"),
+        ("hello", io.BytesIO(b"\n"), "hello"),
+        (None, io.BytesIO(b"from a pipe\n"), "from a pipe\n"),
+        ("Summarize this:", io.BytesIO(b"a text\n"), "Summarize this:\n\na text\n"),
+    ],
+)
+def test_a_pipe_joins_the_argument_after_a_blank_line(argument: str | None, stdin: io.BytesIO, prompt: str) -> None:
+    assert read_prompt(argument, None, stdin) == prompt
 
 
-def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "prompt.txt"
-    path.write_bytes("One.\n  Two…\n".encode())
-    assert read_prompt(None, str(path), Keyboard()) == "One.\n  Two…\n"
-
-
-def test_line_ends_of_windows_become_line_feeds(tmp_path: Path) -> None:
-    path = tmp_path / "prompt.txt"
-    path.write_bytes(b"One.\r\nTwo\rand\r\n")
-    assert read_prompt(None, str(path), None) == "One.\nTwo\rand\n"
-    assert read_prompt(None, "-", io.BytesIO(b"One.\r\n")) == "One.\n"
-
-
-def test_the_home_directory_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("content", "stdin", "prompt"),
+    [
+        ("One.\n  Two…\n".encode(), Keyboard(b"never read"), "One.\n  Two…\n"),
+        (b"One.\r\nTwo\rand\r\n", None, "One.\nTwo\rand\n"),
+        (b"\xef\xbb\xbfhello", io.BytesIO(), "hello"),
+        (b"Summarize this:", io.BytesIO(b"a text\n"), "Summarize this:\n\na text\n"),
+        (b"Summarize this:\r\n", io.BytesIO(b"a text\n"), "Summarize this:\n\na text\n"),
+    ],
+)
+def test_a_pipe_joins_a_file_after_a_blank_line(
+    content: bytes, stdin: io.BytesIO, prompt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "prompt.txt").write_text("hello")
-    assert read_prompt(None, "~/prompt.txt", None) == "hello"
-
-
-def test_a_byte_order_mark_is_no_part_of_the_prompt(tmp_path: Path) -> None:
-    path = tmp_path / "prompt.txt"
-    path.write_bytes(b"\xef\xbb\xbfhello")
-    assert read_prompt(None, str(path), None) == "hello"
-
-
-def test_a_pipe() -> None:
-    assert read_prompt(None, None, io.BytesIO(b"from a pipe\n")) == "from a pipe\n"
-
-
-def test_a_pipe_joins_the_argument_after_a_blank_line() -> None:
-    assert read_prompt("Summarize this:", None, io.BytesIO(b"a text\n")) == "Summarize this:\n\na text\n"
-
-
-def test_an_empty_pipe_leaves_the_argument_alone() -> None:
-    assert read_prompt("hello", None, io.BytesIO()) == "hello"
-    assert read_prompt("hello", None, io.BytesIO(b"\n")) == "hello"
-    assert read_prompt("hello", None, None) == "hello"
+    (tmp_path / "prompt.txt").write_bytes(content)
+    assert read_prompt(None, "~/prompt.txt", stdin) == prompt
 
 
 def test_a_pipe_or_a_file_that_adds_nothing_is_remarked_on(tmp_path: Path) -> None:
@@ -95,22 +85,9 @@ def test_the_remark_is_for_a_user(
     assert (result.code, result.stdout, result.stderr.count("Standard input is empty")) == (0, "Fine.", said)
 
 
-def test_dash_reads_standard_input_even_from_a_keyboard() -> None:
-    assert read_prompt(None, "-", Keyboard(b"typed\n")) == "typed\n"
-
-
-def test_a_pipe_joins_a_file_after_a_blank_line(tmp_path: Path) -> None:
-    path = tmp_path / "prompt.txt"
-    for text in ("Summarize this:", "Summarize this:\n", "Summarize this:\r\n"):
-        path.write_bytes(text.encode())
-        assert read_prompt(None, str(path), io.BytesIO(b"a text\n")) == "Summarize this:\n\na text\n"
-
-
-def test_an_empty_pipe_leaves_a_file_alone(tmp_path: Path) -> None:
-    path = tmp_path / "prompt.txt"
-    path.write_text("hello\n")
-    for stdin in (io.BytesIO(), None, Keyboard(b"never read")):
-        assert read_prompt(None, str(path), stdin) == "hello\n"
+@pytest.mark.parametrize("stdin", [Keyboard(b"typed\r\n"), io.BytesIO(b"typed\r\n")])
+def test_dash_reads_standard_input_even_from_a_keyboard(stdin: io.BytesIO) -> None:
+    assert read_prompt(None, "-", stdin) == "typed\n"
 
 
 @pytest.mark.parametrize("stdin", [Keyboard(), None])
