@@ -17,18 +17,17 @@ from quant.files.manifest import Manifest, read_manifest
 from quant.files.source import read_source
 from quant.hashing import file_sha256
 from quant.jobs import identity
-from quant.jobs.events import FileChecked, JobStarted, ShardStarted, ShardWritten
+from quant.jobs.events import FileChecked, JobStarted, ShardStarted
 from quant.jobs.identity import Identity, SourceState
 from quant.jobs.job import HashSources, Job
 from quant.jobs.output import OutputDirectory
-from quant.jobs.run import run
 from quant.names import JOB_FILE
 from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.manifest import MANIFEST
 from tests.checkpoints.quantized import SHARDS, finish
 from tests.checkpoints.weights import write_small_weights
-from tests.quant.jobs.conftest import make_job
+from tests.quant.jobs.conftest import begin, make_job
 
 MADE = Identity(
     tool="localdiff 0.1.0",
@@ -96,14 +95,6 @@ def test_a_job_is_what_its_manifest_says(source: Path, tmp_path: Path) -> None:
     assert Identity.of_manifest(read_manifest(tmp_path / "out")).difference(Identity.of_job(job)) is None
 
 
-def begin(job: Job) -> Path:
-    """Stops a job after its first shard; returns its `job.json`."""
-    for event in run(job):
-        if isinstance(event, ShardWritten):
-            break
-    return job.output.with_name(f"{job.output.name}.partial") / JOB_FILE
-
-
 @pytest.fixture
 def reading(source: Path) -> HashSources:
     return lambda names: {name: file_sha256(source / name) for name in names}
@@ -154,9 +145,7 @@ def test_a_whole_output_that_was_not_put_in_its_place_is_not_that_of_other_weigh
     source: Path, tmp_path: Path, reading: HashSources
 ) -> None:
     job = make_job(source, tmp_path / "out", hash_sources=reading)
-    for event in run(job):
-        if isinstance(event, FileChecked):
-            break
+    begin(job, until=FileChecked)
     write_small_weights(source, seed=1)
     with pytest.raises(OutputError, match="begun before `model-00001-of-00003.safetensors` changed"):
         finish(job)
@@ -211,7 +200,7 @@ def test_an_encoding_is_written_unless_it_is_the_first() -> None:
 @pytest.mark.parametrize("job", ["{", '{"job": 1, "sources": {}}', '{"job": {"tool": "x"}, "sources": {}}'])
 def test_a_job_that_cannot_be_read_is_not_called_another_one(source: Path, tmp_path: Path, job: str) -> None:
     begun = make_job(source, tmp_path / "out")
-    begin(begun).write_text(job)
+    (begin(begun) / JOB_FILE).write_text(job)
     with pytest.raises(OutputError, match=r"`job.json` cannot be read") as caught:
         OutputDirectory(begun, Disk()).require_possible()
     assert caught.value.hint == "`--force` starts over"

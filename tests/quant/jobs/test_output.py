@@ -14,12 +14,11 @@ from quant.errors import OutputError
 from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
 from quant.files.source import SourceFile
-from quant.jobs.events import BytesDone, FileChecked, JobStarted, JobStopped, ShardWritten
-from quant.jobs.job import Job
+from quant.jobs.events import BytesDone, FileChecked, JobStarted, JobStopped
 from quant.jobs.output import OutputDirectory
 from quant.jobs.run import run
 from tests.checkpoints.quantized import finish, tree
-from tests.quant.jobs.conftest import count, make_job
+from tests.quant.jobs.conftest import begin, count, make_job
 
 
 def stop_after(calls: int) -> Callable[[], bool]:
@@ -51,11 +50,6 @@ def test_a_file_that_is_not_needed_any_more_is_not_opened(source: Path, tmp_path
 
     finish(replace(job, open_source=open_source))
     assert opened == ["model-00003-of-00003.safetensors"]
-
-
-def begin(job: Job) -> None:
-    """Stop a job after its first shard."""
-    next(event for event in run(job) if isinstance(event, ShardWritten))
 
 
 def test_another_recipe_does_not_continue_an_unfinished_job(source: Path, tmp_path: Path) -> None:

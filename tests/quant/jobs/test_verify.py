@@ -18,12 +18,12 @@ from quant.files.disk import Disk
 from quant.files.manifest import read_manifest
 from quant.files.reader import row_slices
 from quant.files.source import read_source
-from quant.jobs.events import FileChecked, JobEvent, JobStarted, ShardStarted, ShardWritten
+from quant.jobs.events import FileChecked, JobEvent, JobStarted, ShardStarted
 from quant.jobs.run import run
 from quant.jobs.verify import verify, worst_tensors
 from tests.checkpoints.quantized import SHARDS, damaged_files, finish, tree
 from tests.checkpoints.weights import write_small_weights
-from tests.quant.jobs.conftest import count, make_job
+from tests.quant.jobs.conftest import begin, count, make_job
 
 
 def first(events: list[JobEvent], kind: type[JobEvent]) -> JobEvent:
@@ -164,10 +164,7 @@ def test_a_manifest_that_says_what_is_not_so_does_not_verify(
 )
 def test_a_shard_with_a_damaged_note_is_made_again(source: Path, tmp_path: Path, damage: bytes) -> None:
     job = make_job(source, tmp_path / "out")
-    for event in run(job):
-        if isinstance(event, ShardWritten):
-            break
-    note = tmp_path / "out.partial" / f"{SHARDS[0]}.json"
+    note = begin(job) / f"{SHARDS[0]}.json"
     assert note.exists()
     note.write_bytes(damage)
     assert count(finish(job), ShardStarted) == len(SHARDS)
@@ -178,9 +175,7 @@ def test_a_shard_whose_note_may_not_be_read_is_made_again(
 ) -> None:
     """The note is like that of a job that another user began."""
     job = make_job(source, tmp_path / "out")
-    for event in run(job):
-        if isinstance(event, ShardWritten):
-            break
+    begin(job)
     read = Path.read_bytes
 
     def refusing(path: Path) -> bytes:
@@ -197,10 +192,7 @@ def test_a_shard_that_a_note_speaks_of_is_made_again_if_it_is_not_there_whole(
     source: Path, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     job = make_job(source, tmp_path / "out")
-    for event in run(job):
-        if isinstance(event, ShardWritten):
-            break
-    damage(tmp_path / "out.partial" / SHARDS[0])
+    damage(begin(job) / SHARDS[0])
     assert count(finish(job), ShardStarted) == len(SHARDS)
 
 
