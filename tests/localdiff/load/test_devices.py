@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from localdiff.doctor.torch_devices import Device, check_devices
-from localdiff.download_plan import confirm_silently
 from localdiff.engine import Engine, opening
 from localdiff.errors import LocaldiffError, ResourceError, UsageError
 from localdiff.load import (
@@ -30,7 +29,6 @@ from localdiff.load import (
 )
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
-from localdiff.load_progress import tell_nobody
 from quant.gpus import seen_gpus, why_unseen, why_unusable
 from tests.checkpoints.layouts import Spec, write_checkpoint
 
@@ -157,27 +155,15 @@ def test_a_driver_that_is_too_old_is_told_of_where_its_tool_is_not_found(monkeyp
     assert "the driver is too old for CUDA 13.0: update it to 580 or newer" in str(devices.unused_gpu(SMALL))
 
 
-def test_open_model_says_so(
+def test_loading_says_so(
     weights: StoredWeights, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(opening, "unused_gpu", lambda _: "the GPU is not used")
+    monkeypatch.setattr(opening, "load_model", lambda *_, **__: (_ for _ in ()).throw(ResourceError("stopped", "")))
+    monkeypatch.setattr(opening, "resolve_device", lambda _: CPU)
     for device, told in (("cpu", []), ("auto", ["the GPU is not used"])):
-        monkeypatch.setattr(opening, "load_model", lambda *_, **__: (_ for _ in ()).throw(ResourceError("stopped", "")))
-        monkeypatch.setattr(opening, "resolve_device", lambda _: CPU)
         with pytest.raises(ResourceError, match="stopped"):
-            opening.open_model(
-                str(weights.checkpoint.directory),
-                device=device,
-                dtype="auto",
-                activations="auto",
-                revision=None,
-                offline=True,
-                context_size=64,
-                max_memory=None,
-                adapter=None,
-                confirm=confirm_silently,
-                progress=tell_nobody,
-            )
+            Engine.load(weights.checkpoint.directory, device=device, offline=True, context_size=64)
         assert caplog.messages == told
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from localdiff.commands.quantize.flow import encoder_named
-from localdiff.errors import ArgumentError, ResourceError
 from localdiff.quantizing.planned_job import encoder_words
 from quant.jobs import pool
 from quant.planning.encoder import MIN_FREE_BYTES
@@ -100,15 +99,6 @@ def test_an_error_of_the_gpu_is_no_lack_of_memory(gpus: Callable[..., None], mon
         encoder_named("auto")
 
 
-def test_auto_is_no_gpu_that_this_torch_has_no_code_for(
-    gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpus(7 * 10**9, 20 * 10**9)
-    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80"])
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (6, 1) if device.index == 0 else (8, 6))
-    assert encoder_named("auto").device == torch.device("cuda", 1)
-
-
 @pytest.mark.parametrize("name", ["auto", "cpu"])
 def test_without_a_gpu_it_is_the_cpu(gpus: Callable[..., None], name: str) -> None:
     gpus()
@@ -141,14 +131,3 @@ def test_mps_is_the_cpu_and_says_so(gpus: Callable[..., None], monkeypatch: pyte
     encoder = encoder_named("mps")
     assert encoder.device == CPU
     assert encoder_words(encoder) == "cpu, 2 cores: weights are not encoded on mps"
-
-
-def test_what_is_not_here_is_refused_as_by_run(gpus: Callable[..., None]) -> None:
-    with pytest.raises(ArgumentError, match="must be auto, cpu, cuda, cuda:N or mps"):
-        encoder_named("tpu")
-    gpus()
-    with pytest.raises(ResourceError, match="there is no CUDA device here"):
-        encoder_named("cuda")
-    gpus(1, 1)
-    with pytest.raises(ResourceError, match="there is no `cuda:2` here"):
-        encoder_named("cuda:2")
