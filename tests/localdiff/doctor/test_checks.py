@@ -88,31 +88,18 @@ def test_a_variable_that_keeps_checks_from_running_is_told_once(monkeypatch: pyt
     assert (finding.subject, finding.status) == ("settings", "fail")
 
 
-@pytest.mark.parametrize(
-    ("error", "text", "advice"),
-    [
-        (MemoryError(), "out of memory", "close other programs"),
-        (
-            RuntimeError("can't start new thread"),
-            "no further thread may be started here",
-            "raise the limit (`ulimit -u`",
-        ),
-    ],
-)
-def test_a_check_for_which_a_limit_is_too_low_is_no_bug(error: Exception, text: str, advice: str) -> None:
-    (finding,) = outcome(breaking(error), {})
-    assert (finding.status, finding.text, finding.exit_code) == ("fail", text, 4)
-    assert (finding.advice or "").startswith(advice)
+def test_a_check_for_which_a_limit_is_too_low_is_no_bug() -> None:
+    (finding,) = outcome(breaking(MemoryError()), {})
+    assert (finding.status, finding.text, finding.exit_code) == ("fail", "out of memory", 4)
+    assert (finding.advice or "").startswith("close other programs")
 
 
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
         (ModuleNotFoundError("No module named 'torch'", name="torch"), "-m pip install --force-reinstall torch`"),
-        (ImportError("libcudart.so.13", name="_C", path="/x/dist-packages/torch/_C.so"), "--force-reinstall torch`"),
         (ImportError("libcudart.so.13"), "--force-reinstall torch`"),
         (ImportError("libtorch_cpu.so: failed to map segment from shared object"), "raise the limit on memory (`ulim"),
-        (ModuleNotFoundError("No module named '_lzma'", name="_lzma"), "it is a part of Python that"),
         (ImportError("cannot import `x`", name="quant.jobs"), "this is a bug"),
         (RuntimeError("driver said no\nmore"), "LOCALDIFF_DEBUG=1 localdiff doctor"),
         (RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable"), "`nvidia-smi` shows which"),
