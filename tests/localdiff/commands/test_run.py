@@ -15,8 +15,6 @@ from types import ModuleType
 import pytest
 
 from localdiff import __version__
-from localdiff.commands.model_choice import ModelChoice
-from localdiff.commands.run import RunRequest
 from localdiff.errors import ResourceError
 from localdiff.events import Event
 from localdiff.options import CONTEXT_SIZE, GenerateOptions
@@ -111,21 +109,6 @@ def test_without_settings_the_defaults_are_the_library_s(cli: Cli, engine: Scrip
     assert engine.calls[0][1] == GenerateOptions(context_size=CONTEXT_SIZE)
 
 
-def test_the_model_is_named_to_the_loader(cli: Cli) -> None:
-    seen: list[RunRequest] = []
-
-    def load(request: object, _progress: object) -> ScriptedEngine:
-        assert isinstance(request, RunRequest)
-        seen.append(request)
-        return ScriptedEngine()
-
-    arguments = "-m owner/name --revision abc --offline --device cuda:1 --dtype bf16"
-    assert cli("run", "hi", *arguments.split(), load=load).code == 0
-    assert seen[0].choice == ModelChoice(
-        model="owner/name", revision="abc", offline=True, device="cuda:1", dtype="bf16"
-    )
-
-
 def test_the_engine_is_loaded_with_what_was_asked_for(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     class Engine:
         @staticmethod
@@ -137,28 +120,21 @@ def test_the_engine_is_loaded_with_what_was_asked_for(cli: Cli, monkeypatch: pyt
     module = ModuleType("localdiff.engine")
     module.Engine = Engine  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "localdiff.engine", module)
-    assert cli("run", "hi", "-m", "demo", "--device", "cpu", "--activations", "int8").code == 0
+    arguments = "-m owner/name --revision abc --offline --device cpu --dtype bf16 --activations int8"
+    assert cli("run", "hi", *arguments.split()).code == 0
     asked = {
         "device": "cpu",
-        "dtype": "auto",
+        "dtype": "bf16",
         "activations": "int8",
-        "revision": None,
-        "offline": False,
+        "revision": "abc",
+        "offline": True,
         "context_size": 8192,
         "max_memory": None,
         "adapter": None,
     }
     ((model, settings),) = seen
     assert callable(settings.pop("progress")) and callable(settings.pop("confirm"))
-    assert (model, settings) == ("demo", asked)
-
-
-def test_without_a_model_it_says_which_there_are(cli: Cli) -> None:
-    result = cli("run", "hi")
-    assert result.code == 3
-    assert result.stderr.startswith("error: no model was named")
-    assert "`-m demo`" in result.stderr
-    assert "`localdiff quantize`" in result.stderr
+    assert (model, settings) == ("owner/name", asked)
 
 
 def test_without_a_prompt_it_shows_the_usage_and_does_not_wait(cli: Cli) -> None:
@@ -170,12 +146,6 @@ def test_without_a_prompt_it_shows_the_usage_and_does_not_wait(cli: Cli) -> None
         "error: no prompt",
         "hint: give it in quotes, with `-f FILE`, or through a pipe; `localdiff chat` is for a conversation",
     ]
-
-
-def test_two_prompts(cli: Cli, prompt_file: Path) -> None:
-    result = cli("run", "hi", "-f", str(prompt_file))
-    assert result.code == 2
-    assert f"error: two prompts: the argument and `-f {prompt_file}`" in result.stderr
 
 
 def test_what_is_wrong_is_found_before_a_model_is_loaded(cli: Cli, tmp_path: Path) -> None:
@@ -261,17 +231,12 @@ def test_events_on_stdout_take_the_place_of_the_text(cli: Cli, engine: ScriptedE
     )
 
 
-def test_events_on_stdout_and_the_object_in_a_file(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
-    path = tmp_path / "answer.json"
-    result = cli("run", "-m", "demo", "--json", "--events", "-", "-o", str(path), "hi")
-    assert json.loads(path.read_text())["text"] == "First line.\nSecond line."
-    assert json.loads(result.stdout.splitlines()[-1])["event"] == "run_finished"
-
-
-def test_events_on_stdout_and_the_text_in_a_file(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
-    path = tmp_path / "answer.txt"
+def test_events_on_stdout_and_the_answer_in_a_file(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
+    path = tmp_path / "answer"
     result = cli("run", "-m", "demo", "--events", "-", "-o", str(path), "hi")
     assert path.read_text() == "First line.\nSecond line."
+    assert cli("run", "-m", "demo", "--json", "--events", "-", "-o", str(path), "hi").stdout == result.stdout
+    assert json.loads(path.read_text())["text"] == "First line.\nSecond line."
     assert result.stdout.startswith('{"schema":1,"event":"run_started"')
 
 
