@@ -69,33 +69,32 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
         output = replace(output, stdout=replace(output.stdout, expendable=True))
     path = config_path(os.environ)
     shown = paths.shown(path)
-    if text is None and holds_unknown(before := read_text(path, shown), name):
+    before = read_text(path, shown)
+    if text is None and holds_unknown(before, name):
         _save(path, shown, edited(before, name, None))
         _settings_now(output)
         _write_table(output, [(name, "(no setting)", f"removed from {printable(shown)}")])
         return 0
     key = key_named(name)
-    name = key.name
-    value = None if text is None else _typed_value(key, name, text)
-    before = read_text(path, shown)
+    value = None if text is None else _typed_value(key, text)
     if value is not None:
-        entries_of(before, shown, but=name)  # other errors are reported with the lines of this text
-    after = edited(before, name, value)
+        entries_of(before, shown, but=key.name)  # other errors are reported with the lines of this text
+    after = edited(before, key.name, value)
     setting = Setting(key=key, value=key.default)
     try:
-        setting = check_file(after, shown, name)[name]
+        setting = check_file(after, shown, key.name)[key.name]
     except UsageError:
         if value is not None:
             raise  # but a file with several errors can be repaired by removing one after the other
     if after != before:
         _save(path, shown, after)
     if settings := _settings_now(output):
-        setting = settings[name]
-    _write_table(output, [(name, _value(setting), printable(setting.where))])
+        setting = settings[key.name]
+    _write_table(output, [(key.name, _value(setting), printable(setting.where))])
     return 0
 
 
-def _typed_value(key: Key, name: str, text: str) -> Value:
+def _typed_value(key: Key, text: str) -> Value:
     """The value that was typed for a setting.
 
     Raises:
@@ -103,10 +102,10 @@ def _typed_value(key: Key, name: str, text: str) -> Value:
     """
     try:
         value = key.from_text(text)
-        require_text(text, f"the value of `{name}`", "the file of settings is UTF-8 text")
+        require_text(text, f"the value of `{key.name}`", "the file of settings is UTF-8 text")
     except UsageError as error:
         if isinstance(error, ArgumentError):
-            error.say(lambda _name, _value: f"`{name} {shell_word(text)}`")
+            error.say(lambda _name, _value: f"`{key.name} {shell_word(text)}`")
         raise UsageError(error.message, error.hint or f"what it sets: {key.what}") from error
     return value
 
