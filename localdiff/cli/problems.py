@@ -39,12 +39,8 @@ _EMPTY = "''"
 
 _SIMILARITY = 0.7
 """Of an option to the one that may be meant: more than `--stop` has to `--steps`, which changes the answer."""
-_LISTS_MODELS = "`localdiff models` lists the models on this machine"
 _ELSEWHERE = {
-    "list": _LISTS_MODELS,
-    "ls": _LISTS_MODELS,
-    "ps": _LISTS_MODELS,
-    "show": _LISTS_MODELS,
+    **dict.fromkeys(("list", "ls", "ps", "show"), "`localdiff models` lists the models on this machine"),
     "pull": "`localdiff quantize` downloads the released weights and makes them smaller",
     "rm": "`localdiff models rm NAME` deletes a quantized model",
     "serve": "localdiff is not a server; from Python, `from localdiff import Engine` loads a model",
