@@ -16,7 +16,7 @@ from quant.jobs.events import BytesDone, FileChecked, JobFinished, JobStarted, J
 from quant.jobs.job import Job
 from quant.jobs.output import OutputDirectory
 from quant.jobs.run import run
-from quant.names import JOB_FILE, MANIFEST_FILE, SCRATCH, discarded_directory, partial_directory
+from quant.names import JOB_FILE, MANIFEST_FILE, NOTE, SCRATCH, discarded_directory, partial_directory
 from tests.checkpoints.quantized import SHARDS, make_job
 from tests.checkpoints.weights import write_small_weights
 
@@ -102,6 +102,28 @@ def test_what_another_job_wrote_in_full_is_not_finished_for_this_one(job: Job) -
     (partial_directory(job.output) / job.plan.shards[0].file).unlink()
     assert OutputDirectory(job, Disk()).finished() == {job.plan.shards[1].file}
     assert isinstance(list(run(other))[-1], JobFinished)
+
+
+def test_what_only_lacks_its_name_is_finished(job: Job) -> None:
+    """A stop just before the rename leaves neither notes nor `job.json`: the plan may not ask for a second download."""
+    run_until(job, FileChecked)
+    directory = partial_directory(job.output)
+    for shard in job.plan.shards:
+        (directory / (shard.file + NOTE)).unlink()
+    (directory / JOB_FILE).unlink()
+    for same in (job, replace(job, force=True)):
+        assert OutputDirectory(same, Disk()).finished() == {shard.file for shard in job.plan.shards}
+        assert OutputDirectory(same, Disk()).dropped() == (discarded_directory(job.output),)
+
+
+def test_a_continued_job_counts_only_what_it_reads_itself(job: Job) -> None:
+    """The rate of encoding is computed from it, and how much of the work is done."""
+    events: list[object] = []
+    for event in run(job, cancelled=lambda: sum(isinstance(event, ShardStarted) for event in events) == 2):
+        events.append(event)
+    started, *_, finished = run(job)
+    assert started == JobStarted(source_bytes=job.plan.shards[1].source.nbytes)
+    assert isinstance(finished, JobFinished) and finished.source_bytes == job.plan.shards[1].source.nbytes
 
 
 def test_while_a_source_file_is_waited_for(job: Job) -> None:
