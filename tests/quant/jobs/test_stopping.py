@@ -116,16 +116,6 @@ def test_what_only_lacks_its_name_is_finished(job: Job) -> None:
         assert OutputDirectory(same, Disk()).dropped() == (discarded_directory(job.output),)
 
 
-def test_a_continued_job_counts_only_what_it_reads_itself(job: Job) -> None:
-    """The rate of encoding is computed from it, and how much of the work is done."""
-    events: list[object] = []
-    for event in run(job, cancelled=lambda: sum(isinstance(event, ShardStarted) for event in events) == 2):
-        events.append(event)
-    started, *_, finished = run(job)
-    assert started == JobStarted(source_bytes=job.plan.shards[1].source.nbytes)
-    assert isinstance(finished, JobFinished) and finished.source_bytes == job.plan.shards[1].source.nbytes
-
-
 def test_while_a_source_file_is_waited_for(job: Job) -> None:
     opened = []
 
