@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,10 @@ def test_another_recipe_does_not_continue_an_unfinished_job(source: Path, tmp_pa
 def test_nothing_is_left_of_an_unfinished_job_that_another_one_replaces(source: Path, tmp_path: Path) -> None:
     list(run(make_job(source, tmp_path / "out", files={"OLD": b"old"}), cancelled=lambda: True))
     (tmp_path / "out.partial" / "OLD").write_bytes(b"old")
-    finish(make_job(source, tmp_path / "out", "int8", force=True))
+    events = run(make_job(source, tmp_path / "out", "int8", force=True))
+    next(events)
+    assert not (tmp_path / "out.discarded").exists(), "the plan counts on its space"
+    list(events)
     finish(make_job(source, tmp_path / "fresh", "int8"))
     assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
 
@@ -228,8 +232,9 @@ def test_force_deletes_nothing_else_where_the_manifest_is_damaged(source: Path, 
     (output / MANIFEST_FILE).write_text("{")
     for name in ("notes.txt", "adapter_model.safetensors"):
         (output / name).write_text("mine")
-        with pytest.raises(OutputError, match=f"`{name}` in .* is not the model's"):
-            finish(job)
+        for refused in (OutputDirectory(job, Disk()).require_possible, partial(next, run(job))):  # nothing is read yet
+            with pytest.raises(OutputError, match=f"`{name}` in .* is not the model's"):
+                refused()
         assert (output / name).read_text() == "mine"
         (output / name).unlink()
     finish(job)
