@@ -157,8 +157,6 @@ class LargeFile:
 
     def _complete(self, asked: HfFileMetadata, unfinished: Path) -> None:
         """Fetch what is missing of the file."""
-        if size_of(unfinished) > self.nbytes:
-            unfinished.unlink()
         with unfinished.open("ab") as file, self.bar(total=self.nbytes, initial=file.tell()) as bar:
             if file.tell() < self.nbytes and xet_remedy() is None and not _silent.is_set():
                 for piece in self._streamed(asked, file.tell()):
