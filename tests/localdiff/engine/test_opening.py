@@ -74,6 +74,21 @@ def test_a_model_is_on_the_device_where_it_was_placed(made: Path, monkeypatch: p
     assert tried == [second] and opened.identity.device == "cuda:1"
 
 
+def test_keys_and_values_are_on_the_devices_of_their_layers(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere, load = torch.device("meta"), opening.load_model
+
+    def spread(*arguments: Any, **options: Any) -> LoadedModel:
+        loaded = load(*arguments, **options)
+        first, *others = loaded.placement.layers
+        return replace(loaded, placement=replace(loaded.placement, layers=(first, *(elsewhere for _ in others))))
+
+    monkeypatch.setattr(opening, "load_model", spread)
+    prefix_cache = Engine.load(made, device="cpu").new_prefix_cache()
+    prefix_cache.start_run([1, 2], 16)
+    first, *others = (layer.keys.device for layer in prefix_cache.kv_cache.layers)
+    assert first == torch.device("cpu") and {*others} == {elsewhere}
+
+
 def test_a_cpu_gets_threads_for_its_model_and_rounds_no_activations(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
