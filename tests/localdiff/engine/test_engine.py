@@ -37,6 +37,7 @@ from localdiff.events import (
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
+from localdiff.text.tokenizer import Tokenizer
 from tests.models import tiny
 from tests.models.events import end_of, of, start_of
 
@@ -427,6 +428,16 @@ def test_a_thought_is_told_from_the_answer(tmp_path: Path) -> None:
     assert text_of(events) == "a"
     begun = list(scripted(tmp_path, [*draft[3:], END, END, END]).generate(draft[:3], options()))
     assert (text_of(begun, "thought"), text_of(begun)) == ("bb", "a"), "where the prompt ends in a thought, too"
+
+
+def test_text_that_was_held_back_comes_at_the_end(tmp_path: Path) -> None:
+    engine, path = scripted(tmp_path, [A, B, A, END, PAD, PAD, PAD, PAD]), tmp_path / "tokenizer.json"
+    strips = {"type": "Strip", "content": " ", "start": 1, "stop": 0}  # what it strips depends on what comes before
+    backend = json.loads(path.read_text()) | {"decoder": {"type": "Sequence", "decoders": [{"type": "Fuse"}, strips]}}
+    path.write_text(json.dumps(backend))
+    engine.tokenizer = Tokenizer(tmp_path)
+    *_, text, finished = engine.generate("x", options())
+    assert text == TextCommitted(block=1, channel="answer", text="aba") and isinstance(finished, RunFinished)
 
 
 def cancel_when(
