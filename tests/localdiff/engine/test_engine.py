@@ -525,7 +525,7 @@ def test_the_figures_are_counted_once_and_agree(tmp_path: Path) -> None:
     assert stats.tokens == 20
     assert stats.tokens_per_step == 20 / stats.denoise_passes
     assert stats.tok_per_s == pytest.approx(20 / stats.seconds)
-    assert stats.seconds >= sum(step.seconds for step in of(DenoiseStep, events)) > 0
+    assert stats.seconds >= sum(block.seconds for block in stats.blocks) > 0
     assert stats.prompt_seconds == of(Prefilled, events)[-1].seconds
     assert stats.peak_bytes is None
 
