@@ -17,6 +17,7 @@ from huggingface_hub.utils._shared_blobs import publish_blob_to_shared_store
 from localdiff.checkpoint_files import MAX_SMALL
 from localdiff.checkpoints.model_reference import KINDS
 from localdiff.errors import WeightsError
+from localdiff.hub.cache import folder_of
 from localdiff.hub.listing import look_up
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import NoRangesError, RemoteFile
@@ -350,6 +351,10 @@ def test_a_hub_that_fails_holds_nothing_up_where_the_cache_has_enough(use_hub: U
         server.requests.clear()
         assert look_up("owner/model", revision=COMMIT, enough=enough).commit == COMMIT
         assert server.requests == []
+        removed = folder_of("owner/model") / "refs" / "v9"
+        removed.parent.mkdir(exist_ok=True)
+        removed.write_text(COMMIT)
+        assert look_up("owner/model", revision="v9", offline=True).commit == COMMIT
         with pytest.raises(WeightsError, match="has no revision `v9`"):
             look_up("owner/model", revision="v9", enough=enough)
 
