@@ -17,6 +17,7 @@ from localdiff.trace.opening import open_trace
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.trace import Trace
 from localdiff.view.widths import text_width
+from tests.fakes import traces
 from tests.fakes.trace_pair import CHANGES, A, B, changed, recipe
 from tests.fakes.traces import HEADER, condensed, condensing, hostile_trace, recorded, trace_of, word_pieces
 from tests.screens import hostile
@@ -76,17 +77,23 @@ def test_the_gap_of_each_step_is_a_mean_over_blocks() -> None:
         assert gap.means[0] == pytest.approx(sum(means) / 3)
 
 
-def test_tokens_that_end_up_others() -> None:
-    comparison = compare(A, B)
+@pytest.mark.parametrize(("length", "words"), [(24, 77), (80, 6)])
+def test_tokens_that_end_up_others(monkeypatch: pytest.MonkeyPatch, length: int, words: int) -> None:
+    """From 200 tokens on, difflib by itself leaves out those that make up more than a hundredth of all."""
+    monkeypatch.setattr(traces, "WORDS", traces.WORDS[:words])
+    one = condensed(blocks=3, steps=4, length=length)
+    events = changed(list(condensing(blocks=3, steps=4, length=length)))
+    other = trace_of(events, pieces=word_pieces())
+    comparison = compare(one, other)
     different = [stretch for stretch in comparison.stretches if stretch.change != "same"]
     assert [(stretch.change, stretch.starts) for stretch in different] == [
         ("changed", (3, 3)),
         ("changed", (9, 9)),
-        ("changed", (48, 48)),
+        ("changed", (2 * length, 2 * length)),
     ]
     assert comparison.count("changed") == 3
-    assert comparison.count("same") == len(A.token_ids) - 3
-    for side, trace in enumerate((A, B)):
+    assert comparison.count("same") == len(one.token_ids) - 3
+    for side, trace in enumerate((one, other)):
         whole = [piece for stretch in comparison.stretches for piece in stretch.pieces[side]]
         assert whole == [trace.piece(token) for token in trace.token_ids]
 
