@@ -299,7 +299,8 @@ def trace(state: ChatState, argument: str) -> None:
     run = state.last_run
     if run is None and state.session.turns:
         raise UsageError(
-            "there is no recording of the last answer", "only the newest reply has one; `/retry` answers again"
+            "there is no recording of the last answer",
+            "only the newest reply since the session was opened has one; `/retry` answers again",
         )
     if run is None:
         raise UsageError("there is no answer to record", "a recording is kept for the last answer of this chat")

@@ -38,7 +38,8 @@ def test_a_run_that_was_taken_back_is_not_recorded(room: Room) -> None:
 
 def test_earlier_answers_have_no_recording(room: Room) -> None:
     missing = (
-        "error: there is no recording of the last answer\nhint: only the newest reply has one; `/retry` answers again\n"
+        "error: there is no recording of the last answer\n"
+        "hint: only the newest reply since the session was opened has one; `/retry` answers again\n"
     )
     assert missing in room("Hi", "And?", "/undo", "/trace")
     assert missing in room("/trace", resume=True)
