@@ -133,7 +133,7 @@ def bench_step(request: StepRequest, output: Output) -> int:
         except KeyboardInterrupt:
             if last != IMPORTING and not output.quiet:  # otherwise a download was declined, or nothing has begun
                 status.clear()
-                output.stderr.say(printable(f"Stopped at: {last}. The table comes only at the end."))
+                output.stderr.say(printable(f"Stopped at: {last}. Figures come only at the end."))
             raise
     from localdiff.bench.step.report_text import json_line, table
 

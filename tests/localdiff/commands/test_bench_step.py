@@ -147,7 +147,7 @@ def test_progress_is_lines_in_a_log(cli: Cli, asked: list[StepRequest], monkeypa
         ([IMPORTING], ""),
         (
             [IMPORTING, "step 9 of 21, 4.5 s each, 1m24s left"],
-            "Stopped at: step 9 of 21, 4.5 s each, 1m24s left. The t",
+            "Stopped at: step 9 of 21, 4.5 s each, 1m24s left. Figures come only at the end.\n",
         ),
     ],
 )
@@ -161,5 +161,5 @@ def test_a_stop_says_how_far_the_measurement_was(
 
     monkeypatch.setattr(command, "measure", measure)
     result = cli("bench", "step")
-    assert (result.code, result.stdout, result.stderr[: len(said) or None]) == (130, "", said)
+    assert (result.code, result.stdout, result.stderr) == (130, "", said)
     assert cli("bench", "step", "-q").stderr == ""
