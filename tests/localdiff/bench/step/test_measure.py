@@ -25,6 +25,7 @@ from localdiff.denoising.static.reading import read_through_torch
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.sizes import shown_time
 from quant.recipe import RECIPES
 from tests.gpu.kernels import needs_triton
 from tests.localdiff.bench.step.small import CANVAS, CEILINGS, small_subject
@@ -88,7 +89,9 @@ def test_where_a_step_takes_seconds_the_time_left_is_told(
     stopwatch.measure(2)
     steps = [line for line in told if line.startswith("step ")]
     assert steps[:3] == ["step 1 of 7", "step 2 of 7", "step 3 of 7"], "what is not counted yet is no measure"
-    assert re.fullmatch(rf"step 4 of 7, \d+\.0 s each{built}, \w+ left", steps[3])
+    told_of = re.fullmatch(rf"step 4 of 7, (\d+)\.0 s each{built}, (\w+) left", steps[3])
+    assert told_of is not None
+    assert told_of[2] == shown_time(10 * int(told_of[1])), "four steps and six commit passes"
     commits = [line for line in told if line.startswith("commit pass ")]
     assert commits[:2] == ["commit pass 1 of 6", f"commit pass 2 of 6, 10.0 s each{built}, 50s left"]
 
