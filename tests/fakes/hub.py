@@ -84,6 +84,10 @@ class Repository:
     listing: bytes | None = None
     page: bytes | None = None
 
+    def at(self, commit: str, name: str) -> bytes:
+        """A file of a commit."""
+        return self.files[name] if commit == COMMIT else self.changed.get(name, self.files[name])
+
 
 @dataclass
 class Hub:
@@ -153,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "cdn" and repository.page is not None:
             return self._body(repository.page, "text/html")
         if kind == "cdn":
-            return self._content(repository, rest[0], body)
+            return self._content(repository, rest[1], body, rest[0])
         wanted = rest[1] if len(rest) > 1 else "main"
         if wanted not in ("main", "v1", COMMIT, repository.newer):
             return self._refuse(404, code="RevisionNotFound")
@@ -177,9 +181,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _file(self, repository: Repository, id: str, name: str, body: bool, commit: str) -> None:
         if name not in repository.files:
             return self._refuse(404, code="EntryNotFound")
-        data = repository.files[name]
         if not is_large(name):
             return self._content(repository, name, body, commit)
+        data = repository.at(commit, name)
         self.send_response(302)
         self.send_header("X-Linked-ETag", f'"{repository.hashes.get(name, hashlib.sha256(data).hexdigest())}"')
         self.send_header("X-Linked-Size", str(len(data)))
@@ -188,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("X-Xet-Hash", hashlib.sha256(data).hexdigest())
             self.send_header("X-Xet-Refresh-Route", f"{self.hub.url}/api/models/{id}/xet-read-token/{commit}")
         # Another host, as on the Hub: the client must not send its token there.
-        self.send_header("Location", f"{self.hub.url.replace('127.0.0.1', 'localhost')}/cdn/{id}/{name}")
+        self.send_header("Location", f"{self.hub.url.replace('127.0.0.1', 'localhost')}/cdn/{id}/{commit}/{name}")
         self.send_header("Content-Length", "0")
         self.end_headers()
         return None
@@ -223,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.rfile.read(1)  # until the client closes the connection
             self.close_connection = True
             return None
-        data = repository.files[name] if commit == COMMIT else repository.changed.get(name, repository.files[name])
+        data = repository.at(commit, name)
         etag = hashlib.sha256(data).hexdigest() if is_large(name) else _blob(data)
         if name in repository.wrong:
             data = data[:-1] + bytes([data[-1] ^ 1])

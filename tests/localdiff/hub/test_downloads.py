@@ -386,6 +386,13 @@ def test_what_was_left_of_a_file_that_has_changed_is_no_part_of_the_new_one(
     assert left.exists(), "somebody may ask for the other revision again; `hf cache prune` deletes it"
 
 
+def test_a_file_is_that_of_the_listed_commit_though_its_branch_has_moved_on(server: Hub, log: DownloadLog) -> None:
+    listed, repository = look_up("owner/model"), server.repositories["owner/model"]
+    repository.newer, repository.changed = "f" * 40, {FIRST: FILES[FIRST][::-1]}
+    assert first_of(listed, log).read_bytes() == FILES[FIRST]
+    assert server.fetched() == [FIRST], "not the newer one before it"
+
+
 def test_what_a_mirror_has_by_another_name_is_hashed_too(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
     repository, name = server.repositories["owner/model"], "b" * 64
     repository.hashes, repository.wrong = {FIRST: name}, {FIRST}
