@@ -273,6 +273,19 @@ class TestBitsandbytes:
         state.dtype = torch.float32
         assert torch.equal(network.layers[1].self_attn.q_proj.weight, dequantize_4bit(tensors[name], state))
 
+    @pytest.mark.parametrize("storage", [torch.uint8, torch.float32], ids=str)
+    def test_what_is_decoded_takes_memory_and_what_is_stored_as_it_is_used_does_not(
+        self, written: Path, storage: torch.dtype
+    ) -> None:
+        """Also with codes stored in the type of the weights, as `bnb_4bit_quant_storage` has them for training."""
+        file, name = written / "model.safetensors", "model.decoder.layers.1.self_attn.q_proj.weight"
+        tensors = load_file(file)
+        tensors[name] = tensors[name].flatten().view(storage)[:, None]
+        save_file({other: tensor.contiguous() for other, tensor in tensors.items()}, file)
+        weights, kept = open_weights(written), "model.decoder.norm.weight"
+        assert weights.is_mapped(kept, tensors[kept].dtype)
+        assert not weights.is_mapped(name, torch.float32)
+
     def test_it_says_what_it_is(self, written: Path) -> None:
         engine = Engine.load(str(written), device="cpu")
         assert engine.identity.recipe == "bitsandbytes"
