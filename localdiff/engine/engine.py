@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -161,9 +161,6 @@ class Engine:
             denoiser=opened.denoiser,
             context_size=context_size,
         )
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an engine cannot be copied or pickled: threads may share it, and each process loads its own")
 
     def generate(
         self,

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import gc
-import pickle
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable
-from typing import Any
-
-import pytest
 
 from localdiff import Conversation, Engine, GenerateOptions
 from tests.screens.processes import environment
@@ -68,12 +62,3 @@ def test_a_model_that_nobody_refers_to_is_gone_at_once() -> None:
         assert model() is None
     finally:
         gc.enable()
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
-def test_a_copy_is_refused_in_words(copied: Callable[[Any], Any]) -> None:
-    """As where an engine is given to another process, or an app copies what a session begins with."""
-    engine = Engine.load("demo", device="cpu")
-    for shared in (engine, Conversation(engine)):
-        with pytest.raises(TypeError, match="an engine cannot be copied or pickled"):
-            copied(shared)
