@@ -126,7 +126,7 @@ def test_thoughts_are_dim_and_on_stderr_and_stay_out_of_the_pipe(tmp_path: Path)
 def test_thoughts_in_a_log_are_whole_lines() -> None:
     script = {"blocks": [{"thought": "Let me"}, {"thought": " see.\nHm."}, {"text": "Four."}]}
     log = process(*RUN, "-v", script=script).stderr.splitlines()
-    assert [line for line in log if not line.startswith("block ")][2:4] == ["Let me see.", "Hm."]
+    assert [line for line in log if not line.startswith("block ")][3:5] == ["Let me see.", "Hm."]
 
 
 def test_model_text_is_safe_on_a_terminal_and_exact_in_a_pipe() -> None:

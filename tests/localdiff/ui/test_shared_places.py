@@ -40,6 +40,7 @@ def test_a_reader_on_the_same_terminal_leaves_the_footer_a_line_of_its_own(tmp_p
     assert sorted(run.lines()) == sorted([*ANSWER.split("\n"), f"{FOOTER} ctx 27/8,192"])
 
 
+BEFORE = ["Standard input is empty", "model "]
 CUT = "reached --max-tokens 6; raise it to get the rest"
 
 
@@ -80,9 +81,9 @@ def test_lines_typed_on_the_terminal_are_no_keys_of_a_pager() -> None:
     [
         ([], {}, ANSWER.split("\n")),
         (["--stats"], {}, [*ANSWER.split("\n"), "21 tokens", ""]),
-        (["-v"], {}, ["model ", *VERBOSE, ""]),
-        (["-v", "--max-tokens", "6"], {"reason": "length"}, ["model ", *VERBOSE, "hint: reached", ""]),
-        (["-v"], {"blocks": [{"text": " "}]}, ["model ", "seed", "block 1", " ", "The reply is empty.", "1 token", ""]),
+        (["-v"], {}, [*BEFORE, *VERBOSE, ""]),
+        (["-v", "--max-tokens", "6"], {"reason": "length"}, [*BEFORE, *VERBOSE, "hint: reached", ""]),
+        (["-v"], {"blocks": [{"text": " "}]}, [*BEFORE, "seed", "block 1", " ", "The reply is empty.", "1 token", ""]),
         ([], {"blocks": [{"text": " "}]}, [" ", "warning: the reply is empty", ""]),
         ([], {"error": "no more"}, [*ANSWER.split("\n"), "error: no more", ""]),
         (["--record", "/dev/full"], {}, ["warning: ", *ANSWER.split("\n"), "error: `/dev/full` cannot", "hint: ", ""]),
