@@ -92,7 +92,7 @@ class OutputDirectory:
         begun = self._begun()
         if begun is None and is_occupied(self.directory) and not self._is_whole:
             self._require_litter()
-        if begun is not None and not self._job.force:
+        if begun is not None:
             self._require_own(begun)
 
     def prepare(self) -> Iterator[FileChecked]:
@@ -184,10 +184,10 @@ class OutputDirectory:
             if (self.directory / JOB_FILE).exists():
                 self._disk.remove(self.directory / MANIFEST_FILE)
             else:
-                self._discard()
+                self._discard(None)
             return
-        if self._is_other(Begun.of_manifest(manifest)):
-            self._discard()
+        if self._is_other(begun := Begun.of_manifest(manifest)):
+            self._discard(begun)
             return
         sound = set()
         for checked in verify(self.directory):
@@ -210,7 +210,7 @@ class OutputDirectory:
         """Read the notes of an unfinished directory of this job, or delete another's."""
         begun = self._read_job()
         if begun is None or self._is_other(begun):
-            self._discard()
+            self._discard(begun)
         else:
             self.source_hashes = dict(begun.hashes)
             self.notes = self._finished_notes()
@@ -233,12 +233,14 @@ class OutputDirectory:
                 notes[shard.file] = note
         return notes
 
-    def _discard(self) -> None:
-        """Delete the unfinished directory; it is renamed first, in case the deletion is interrupted.
+    def _discard(self, begun: Begun | None) -> None:
+        """Delete the unfinished directory of another job; it is renamed first, in case the deletion is interrupted.
 
         Raises:
-            OutputError: it holds what no job wrote.
+            OutputError: it holds what no job wrote, or shards of that job, and `force` is not set.
         """
+        if begun is not None:
+            self._require_own(begun)  # it was this job's if the source has changed since, as while shards were verified
         require_deletable(self.directory, self._job.files)
         self._disk.rename(self.directory, self._garbage)
         self._disk.remove(self._garbage)
@@ -252,12 +254,12 @@ class OutputDirectory:
         return begun.identity is None or self._difference(begun.identity) is not None
 
     def _require_own(self, begun: Begun) -> None:
-        """Refuse to go on with, or to drop, an unfinished job that is not this one, unless none of its shards is there.
+        """Refuse to go on with, or to drop, an unfinished job that is not this one.
 
         Raises:
-            OutputError: it is another one.
+            OutputError: it is another one, has shards, and `force` is not set.
         """
-        if not any(self.directory.glob("*.safetensors")):
+        if self._job.force or not any(self.directory.glob("*.safetensors")):
             return
         if begun.identity is None:
             raise OutputError(

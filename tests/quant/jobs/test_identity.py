@@ -21,6 +21,7 @@ from quant.jobs.events import FileChecked, JobStarted, ShardStarted
 from quant.jobs.identity import Identity, SourceState
 from quant.jobs.job import HashSources, Job
 from quant.jobs.output import OutputDirectory
+from quant.jobs.run import run
 from quant.names import JOB_FILE
 from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
@@ -150,6 +151,19 @@ def test_a_whole_output_that_was_not_put_in_its_place_is_not_that_of_other_weigh
     with pytest.raises(OutputError, match="begun before `model-00001-of-00003.safetensors` changed"):
         finish(job)
     assert isinstance(finish(replace(job, force=True))[0], JobStarted)
+
+
+def test_weights_that_change_while_a_whole_output_is_verified_do_not_delete_it(
+    source: Path, tmp_path: Path, reading: HashSources
+) -> None:
+    job = make_job(source, tmp_path / "out", hash_sources=reading)
+    directory = begin(job, until=FileChecked)
+    events = run(job)
+    assert isinstance(next(events), FileChecked)
+    write_small_weights(source, seed=1)
+    with pytest.raises(OutputError, match="begun before `model-00001-of-00003.safetensors` changed"):
+        list(events)
+    assert {path.name for path in directory.glob("*.safetensors")} == {*SHARDS}
 
 
 def test_another_version_of_the_program_goes_on(source: Path, tmp_path: Path) -> None:
