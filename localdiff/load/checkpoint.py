@@ -98,10 +98,10 @@ class Checkpoint:
 
     def _locate(self) -> dict[str, str]:
         """File of every tensor; opens every file, which checks its header against its size."""
-        require_readable(self.directory / INDEX_FILE)
         try:
             index = weight_map(self.directory)
         except SourceError as error:
+            require_readable(self.directory / INDEX_FILE)
             raise WeightsError(error.message, self.remedy) from error
         names_by_shard = {shard: set(self._open(shard)) for shard in weight_files(index)}
         for name, shard in index.items():

@@ -286,6 +286,17 @@ def test_a_folder_in_the_place_of_the_index(sharded: Path) -> None:
     assert "model.safetensors.index.json` is not a file" in refusal(sharded).message
 
 
+def test_a_pipe_in_the_place_of_the_index(sharded: Path) -> None:
+    (sharded / "model.safetensors.index.json").unlink()
+    os.mkfifo(sharded / "model.safetensors.index.json")
+    assert "model.safetensors.index.json` is a device or a pipe" in refusal(sharded).message
+
+
+def test_an_index_beside_a_single_file_is_not_looked_at(single: Path) -> None:
+    os.mkfifo(single / "model.safetensors.index.json")
+    assert Checkpoint(single).names() == tuple(sorted(TENSORS))
+
+
 def test_a_damaged_index_of_quantized_weights_is_rebuilt_and_not_downloaded(sharded: Path) -> None:
     write_index(sharded, {})
     assert "download" in (refusal(sharded).hint or "")
