@@ -35,10 +35,10 @@ def device_of(value: object) -> str:
     """The name of a device that is given as text or as a `torch.device`."""
     if isinstance(value, torch.device):
         return str(value) if value.type == "cuda" else value.type  # the other types have one device each
-    return text_of("device", value, "text or a `torch.device`")
+    return string_of("device", value, "text or a `torch.device`")
 
 
-def text_of(name: str, value: object, kinds: str = "text") -> str:
+def string_of(name: str, value: object, kinds: str = "text") -> str:
     """The value of an argument that is text."""
     if not isinstance(value, str):
         raise UsageError(f"`{name}` is {kinds}, not {kind_of(value)}")

@@ -18,7 +18,7 @@ from localdiff.checkpoints.verification_record import recorded_damage
 from localdiff.config import KEYS
 from localdiff.denoising import Denoiser, try_kernels, try_plainly
 from localdiff.download_plan import ConfirmDownload
-from localdiff.engine.arguments import check_callable, check_flag, device_of, positive, reference_of, text_of
+from localdiff.engine.arguments import check_callable, check_flag, device_of, positive, reference_of, string_of
 from localdiff.engine.loadable import TextFiles, open_text
 from localdiff.engine.run import adapter_may_be_at_fault
 from localdiff.errors import UsageError
@@ -72,11 +72,11 @@ def open_model(
 ) -> OpenedModel:
     """Opens a model; arguments and errors are those of `Engine.load`."""
     model, device = reference_of("model", model), device_of(device)
-    dtype = text_of("dtype", dtype, "text such as `bf16`")
-    activations = text_of("activations", activations, "text such as `int8`")
+    dtype = string_of("dtype", dtype, "text such as `bf16`")
+    activations = string_of("activations", activations, "text such as `int8`")
     KEYS["activations"].checked(activations)
     adapter = None if adapter is None else reference_of("adapter", adapter)
-    revision = None if revision is None else text_of("revision", revision)
+    revision = None if revision is None else string_of("revision", revision)
     check_flag("offline", offline)
     check_callable("confirm", confirm)
     check_callable("progress", progress)
